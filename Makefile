@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # What "make setup" installs, by extras of pyproject.toml; a new part of the project adds its extra to a line.
 EXTRAS := search,train,open-clip,backbones,proposals,milvus,postgres,parquet,raw,jxl
 EXTRAS := $(EXTRAS),tensorboard,samples,docs,dev
-EXTRAS := $(EXTRAS),ray,remote,adapters,trackers,mcp
+EXTRAS := $(EXTRAS),ray,remote,adapters,mteb,trackers,mcp
 PYTEST_ARGS ?=
 WORKERS ?= 2
 

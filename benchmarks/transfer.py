@@ -117,12 +117,14 @@ def run_step(step: str, folder: Path, rows: int, results: multiprocessing.Queue)
     results.put((time.perf_counter() - start, time.process_time() - begun, peak_mb()))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--dimensions", type=int, default=256)
     parser.add_argument("--steps", nargs="+", choices=(*STEPS, *MILVUS), default=STEPS)
-    given = parser.parse_args()
+
+
+def run(given: argparse.Namespace) -> None:
+    """Run the steps and print a line for each."""
     spawn = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -137,6 +139,12 @@ def main() -> None:
             seconds, busy, peak = results.get()
             process.join()
             shown(step, given.rows, seconds, busy, peak)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_arguments(parser)
+    run(parser.parse_args())
 
 
 if __name__ == "__main__":

@@ -6,17 +6,27 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
+from tests.inputs.video.clips import write_clip
+from tests.support_models import build, grid_config
+from tests.systems.support_pairs import pair_config
 
 from vse._util.plugins import GROUPS
+from vse.data.vocabulary import VideoVocabulary
+from vse.hgr import HGRConfig, HGRModel
+from vse.inputs import Vocabulary
+from vse.models.config import FramesConfig, WordsConfig
+from vse.systems.pair_model import PairModel
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 PAGES = (README, *sorted((ROOT / "docs").rglob("*.md")))
-RUNNABLE = ("collections.md", "models.md", "evaluation.md", "pooling.md", "training.md")
+RUNNABLE = ("collections.md", "models.md", "evaluation.md", "pooling.md", "scale.md", "training.md")
 FACES = {
     "vse",
     "vse.adapters",
@@ -33,8 +43,8 @@ FACES = {
 """What documentation may import from; everything below is internal."""
 
 
-def blocks_of(page: Path) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+def blocks_of(page: Path, language: str = "python") -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
 def imports_of(program: str) -> Iterator[tuple[str, str | None]]:
@@ -48,7 +58,7 @@ def imports_of(program: str) -> Iterator[tuple[str, str | None]]:
 
 def run_program(program: str, cwd: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False, cwd=cwd
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False, cwd=cwd
     )
     assert done.returncode == 0, done.stderr
 
@@ -67,13 +77,39 @@ def test_guide_examples_run_from_top_to_bottom(name, tmp_path):
     run_program("\n".join(blocks_of(ROOT / "docs" / name)), tmp_path)
 
 
-def test_search_guide_example_runs(tmp_path):
-    """The Python of the search guide indexes a folder of images and searches it."""
+@pytest.mark.parametrize("name", ["search.md", pytest.param("adapters.md", marks=pytest.mark.slow)])
+def test_guide_examples_over_photos_run(name, tmp_path):
+    """The Python of these guides indexes a folder of images and searches it."""
+    if name == "adapters.md":
+        for library in ("sentence_transformers", "langchain_core", "llama_index.core"):
+            if find_spec(library.partition(".")[0]) is None:
+                pytest.skip(f"needs {library}")
     (tmp_path / "photos").mkdir()
-    for name, colour in (("snow.jpg", "white"), ("sea.jpg", "blue")):
-        Image.new("RGB", (64, 48), colour).save(tmp_path / "photos" / name)
-    run_program("\n".join(blocks_of(ROOT / "docs" / "search.md")), tmp_path)
+    for image, colour in (("snow.jpg", "white"), ("sea.jpg", "blue")):
+        Image.new("RGB", (64, 48), colour).save(tmp_path / "photos" / image)
+    run_program("\n".join(blocks_of(ROOT / "docs" / name)), tmp_path)
     assert (tmp_path / "photos.vse").is_dir()
+
+
+def test_guide_examples_over_trained_models_run(tmp_path):
+    """The Python of the guides to systems and to videos scores with the models that they train, tiny ones here."""
+    sentences, runs = ["two dogs play in the snow", "a man is singing"], tmp_path / "runs"
+    tokenizer = VideoVocabulary.build(sentences).tokenizer()
+    words = WordsConfig(vocabulary_size=tokenizer.vocab_size, word_size=5)
+    level = {"feature_size": 5, "vocabulary_size": tokenizer.vocab_size, "word_size": 5, "embed_size": 8}
+    of_images = Vocabulary.build(sentences, min_count=1).tokenizer()
+    scan = pair_config(text={"kind": "bigru", "vocabulary_size": of_images.vocab_size, "word_size": 4})
+    PairModel.build(scan, of_images).save(runs / "scan" / "best")
+    build(grid_config()).save(runs / "own" / "best")
+    build(FramesConfig(feature_size=5), words, tokenizer=tokenizer).save(runs / "vse" / "best")
+    HGRModel(HGRConfig(**level), tokenizer).save(runs / "hgr" / "best")
+    generator = np.random.default_rng(0)
+    np.save(tmp_path / "regions.npy", generator.standard_normal((4, 5)).astype(np.float32))
+    np.save(tmp_path / "frames.npy", generator.standard_normal((6, 5)).astype(np.float32))
+    for name, codec in (("clip.mp4", "libx264"), ("other.webm", "libvpx-vp9")):
+        write_clip(tmp_path / name, seconds=1, codec=codec)
+    program = "\n".join(block for page in ("systems", "video") for block in blocks_of(ROOT / "docs" / f"{page}.md"))
+    run_program(program + "\nassert scores.shape == (1, 1)\n", tmp_path)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+import tarfile
+import textwrap
 import tomllib
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.conftest import REPOSITORY
@@ -32,13 +39,28 @@ def test_base_install_requires_nothing():
             assert set(names.split(",")) <= EXTRAS
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/architecture.md", "docs/search.md", "docs/video.md", "Makefile"])
-def test_installed_extras_exist(name):
-    """``pip install ".[a,b]"`` and ``vse-infinity[a]`` name extras of the project."""
-    for names in re.findall(r"(?:\"\.|vse-infinity)\[([a-z,-]+)\]", text_of(name)):
-        assert set(names.split(",")) <= EXTRAS, names
-    for line in re.findall(r"^EXTRAS := (?:\$\(EXTRAS\),)?(.*)$", text_of(name), flags=re.MULTILINE):
-        assert set(line.split(",")) <= EXTRAS, line
+def test_installed_extras_exist():
+    """Pages and the Makefile name extras of the project; only wheels are installed by name: no index has them yet."""
+    pages = sorted(each.relative_to(REPOSITORY).as_posix() for each in (REPOSITORY / "docs").rglob("*.md"))
+    for name in ("README.md", "Makefile", *pages):
+        text = text_of(name)
+        for names in re.findall(r"(?:\"\.|vse-infinity)\[([a-z,-]+)\]", text):
+            assert set(names.split(",")) <= EXTRAS, (name, names)
+        for line in re.findall(r"^EXTRAS := (?:\$\(EXTRAS\),)?(.*)$", text, flags=re.MULTILINE):
+            assert set(line.split(",")) <= EXTRAS, line
+        assert not re.search(r"pip install \"?vse-infinity", text), name
+
+
+def test_setup_installs_every_extra():
+    """By name or as part of another, or tests are skipped; ``ocr`` is installed by hand, ``torch`` is a former name."""
+    lines = re.findall(r"^EXTRAS := (?:\$\(EXTRAS\),)?(.*)$", text_of("Makefile"), flags=re.MULTILINE)
+    chosen, reached = {name for line in lines for name in line.split(",")}, set()
+    while chosen - reached:
+        name = (chosen - reached).pop()
+        reached.add(name)
+        listed = " ".join(PROJECT["optional-dependencies"][name])
+        chosen |= {part for parts in re.findall(r"vse-infinity\[([\w,-]+)\]", listed) for part in parts.split(",")}
+    assert EXTRAS - reached == {"ocr", "torch"}
 
 
 def test_citation_names_version_and_licence():
@@ -62,6 +84,105 @@ def test_workflows_run_commands_that_exist(path: Path):
             assert set(re.findall(r"\bmake ([a-z]+)", step.get("run", ""))) <= targets
             for place in re.findall(r"packages/\w+|docs/images", step.get("run", "")):
                 assert (REPOSITORY / place).is_dir()
+
+
+def test_continuous_integration_covers_what_is_promised():
+    """Tests on every Python of the classifiers, the documentation, and the linters once, as part of ``make test``."""
+    jobs = yaml.safe_load(text_of(".github/workflows/ci.yml"))["jobs"]
+    versions = {each.rpartition(" ")[2] for each in PROJECT["classifiers"] if "Python :: 3." in each}
+    assert set(jobs["test"]["strategy"]["matrix"]["python"]) == versions
+    commands = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    targets = re.findall(r"^make (\w+)", "\n".join(commands), flags=re.MULTILINE)
+    assert {"test", "docs"} <= set(targets)
+    assert "lint" not in targets
+
+
+def test_container_files_fit_the_repository():
+    """compose.yaml builds the Containerfile, whose sources exist, and serves this machine alone."""
+    compose = yaml.safe_load(text_of("compose.yaml"))
+    service = compose["services"]["vse"]
+    assert (REPOSITORY / service["build"]["dockerfile"]).is_file()
+    assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+    named = {volume.partition(":")[0] for each in compose["services"].values() for volume in each["volumes"]}
+    assert {name for name in named if name.isidentifier()} == set(compose["volumes"])
+    assert set(service["depends_on"]) < set(compose["services"])
+    command, *rest = service["command"]
+    assert command == "serve"
+    assert {part for part in rest if part.startswith("-")} <= {"--host", "--port", "--root"}
+    for sources in re.findall(r"^COPY (?!--from)(.+) \S+$", text_of("Containerfile"), flags=re.MULTILINE):
+        assert all((REPOSITORY / source).exists() for source in sources.split())
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> dict[str, Path]:
+    """Both distributions, built without a network: file by kind."""
+    out = tmp_path_factory.mktemp("dist")
+    for place in (REPOSITORY / "packages" / "photo", REPOSITORY):
+        checked(sys.executable, "-m", "build", "--no-isolation", "--outdir", out, place)
+    return {
+        ("photo-" if "photo" in path.name else "") + ("wheel" if path.suffix == ".whl" else "sdist"): path
+        for path in out.iterdir()
+    }
+
+
+def checked(*command: object, **options: Any) -> str:
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_distributions_hold_what_they_should(built):
+    """twine accepts all; wheels hold the package and no model twice, the sdist also what tests and pages refer to."""
+    assert set(built) == {"wheel", "sdist", "photo-wheel", "photo-sdist"}
+    assert checked(sys.executable, "-m", "twine", "check", "--strict", *built.values()).count("PASSED") == 4
+    wheel, photo = (set(zipfile.ZipFile(built[kind]).namelist()) for kind in ("wheel", "photo-wheel"))
+    assert {each.partition("/")[0] for each in wheel} == {"vse", f"vse_infinity-{vse.__version__}.dist-info"}
+    assert {"vse/py.typed", "vse/recipes/photo.toml", "vse/service/static/index.html"} <= wheel
+    assert not [each for each in wheel if "shipped" in each or each.endswith(".onnx")]
+    assert {f"vse_infinity_photo/models/{name}/config.json" for name in ("photo", "photo-v1")} <= photo
+    assert any(each.endswith("licenses/LICENSE-APACHE-2.0.txt") for each in photo)
+    with tarfile.open(built["sdist"]) as archive:
+        names = {member.name.partition("/")[2] for member in archive.getmembers() if member.isfile()}
+    listed = checked("git", "ls-files", cwd=REPOSITORY).splitlines() if (REPOSITORY / ".git").exists() else []
+    kept = [each for each in listed if not each.startswith(("src/vse/models/shipped/", ".ci/"))]
+    assert [each for each in kept if each not in names] == []
+    assert {"SECURITY.md", "Makefile", ".github/workflows/ci.yml", "packages/photo/pyproject.toml", "PKG-INFO"} <= names
+
+
+@pytest.mark.slow
+def test_base_wheel_works_alone(built, tmp_path):
+    """In an empty environment the wheel alone imports; what needs an extra says so in one line. Poolings need torch."""
+    checked(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv")
+    python = tmp_path / "venv" / ("Scripts" if os.name == "nt" else "bin") / "python"
+    pip = (sys.executable, "-m", "pip", "--python", python, "install", "--no-index", "--no-compile", "-qq")
+    checked(*pip, built["wheel"])  # with its requirements: there are none
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    program = """
+        import vse
+        print(vse.__file__)
+        for line in ("from vse.pooling import GPO", "from vse.index import search", "from vse.training import train"):
+            try:
+                exec(line)
+            except ImportError as error:
+                print(error)
+    """
+    where, *errors = checked(python, "-c", textwrap.dedent(program), env=clean, cwd=tmp_path).splitlines()
+    assert Path(where).is_relative_to(tmp_path / "venv")
+    for error, extra in zip(errors, ("pooling", "search", "train"), strict=True):
+        assert f'pip install "vse-infinity[{extra}]"' in error
+    zipfile.ZipFile(built["wheel"]).extractall(tmp_path / "site")
+    alone = """
+        import sys, warnings
+        sys.modules.update(dict.fromkeys("numpy numba scipy transformers timm PIL pydantic typer safetensors".split()))
+        warnings.filterwarnings("ignore", message="Failed to initialize NumPy")  # torch's own
+        import torch
+        from vse.pooling import GPO
+        print(sys.modules["vse"].__file__, list(GPO()(torch.randn(4, 9, 8), torch.tensor([9, 1, 3, 5])).shape))
+    """
+    path = {**clean, "PYTHONPATH": str(tmp_path / "site")}
+    found = checked(sys.executable, "-c", textwrap.dedent(alone), env=path, cwd=tmp_path)
+    assert found.split(maxsplit=1) == [str(tmp_path / "site" / "vse" / "__init__.py"), "[4, 8]\n"]
 
 
 def test_templates_and_hooks_are_valid():

@@ -148,12 +148,15 @@ def test_notebook_runs_from_top_to_bottom(name, tmp_path, monkeypatch, capfd):
     assert shown[name] in capfd.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["gpo", "photos"])
+@pytest.mark.parametrize("name", ["gpo", "photos", "training"])
 def test_tutorial_code_is_that_of_the_notebook(name):
-    """The Python of a tutorial is in the notebook that the tests run."""
+    """The Python of a tutorial, and its recipe, are in the notebook that the tests run."""
     from tests.test_docs import blocks_of
 
     book = json.loads((ROOT / "examples" / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))
     cells = ["".join(cell["source"]).strip() for cell in book["cells"]]
-    for block in blocks_of(ROOT / "docs" / "tutorials" / f"{name}.md"):
+    page = ROOT / "docs" / "tutorials" / f"{name}.md"
+    for block in blocks_of(page):
         assert block.strip() in cells
+    for recipe in blocks_of(page, "toml"):
+        assert f'"""\n{recipe}"""' in "\n".join(cells)

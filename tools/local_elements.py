@@ -2,14 +2,19 @@
 
     python tools/local_elements.py --coco COCO --flickr8k FLICKR8K --into DATA --coco-images 10000
 
-DATA receives ``dataset_local.json`` (Karpathy's layout) and links to the two folders of images. Its splits:
+DATA receives ``dataset_local.json`` (Karpathy's layout), links to the folders of images, and ``vocabulary.json``. Its
+splits:
 
 - ``train``: the first images of COCO's training split and all of Flickr8k's;
 - ``dev``: one half of COCO's dev images, on which epochs and K are selected;
 - ``test``: Flickr8k's test images;
 - ``coco``: the other half of COCO's dev images, ranked with ``--split coco``.
 
-Every training image gets five captions: those with fewer repeat them, since stored features need equally many.
+Without ``--flickr8k``, the other half of COCO's dev images is ``test``.
+
+Every training image gets five captions: those with fewer repeat them, since stored features need equally many. The
+vocabulary counts each caption of an image once, as ``data.min_count`` of a recipe cannot; train with
+``--set data.vocabulary=DATA/vocabulary.json``.
 """
 
 from __future__ import annotations
@@ -18,14 +23,17 @@ import argparse
 import json
 from itertools import cycle, islice
 from pathlib import Path
+from typing import Any
 
 from vse._util.atomic import write_text
 from vse.data import CaptionedImages, open_data
+from vse.inputs.vocabulary import Vocabulary
 
 CAPTIONS = 5
+Entry = dict[str, Any]
 
 
-def entries(data: CaptionedImages, folder: str, split: str) -> list[dict[str, object]]:
+def entries(data: CaptionedImages, folder: str, split: str) -> list[Entry]:
     """Return the images of a split as Karpathy's JSON describes them."""
     captions: list[list[str]] = [[] for _ in data.images.ids]
     for caption, owner in zip(data.captions, data.caption_to_image.tolist(), strict=True):
@@ -37,31 +45,44 @@ def entries(data: CaptionedImages, folder: str, split: str) -> list[dict[str, ob
     ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    for name in ("coco", "flickr8k", "into"):
+def vocabulary(images: list[Entry]) -> Vocabulary:
+    """Return the words of the training captions, each caption of an image counted once."""
+    train = [entry["sentences"] for entry in images if entry["split"] == "train"]
+    return Vocabulary.build(
+        caption for sentences in train for caption in dict.fromkeys(each["raw"] for each in sentences)
+    )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    for name in ("coco", "into"):
         parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument("--flickr8k", type=Path, help="left out: COCO alone")
     parser.add_argument("--coco-images", type=int, default=10_000, help="training images of COCO")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
 
     def read(place: Path, split: str) -> CaptionedImages:
         return open_data(place, split, use="files")
 
+    other = "test" if given.flickr8k is None else "coco"
     dev = entries(read(given.coco, "dev"), "coco", "dev")
-    found = [
-        *entries(read(given.coco, "train"), "coco", "train")[: given.coco_images],
-        *entries(read(given.flickr8k, "train"), "flickr8k", "train"),
-        *dev[::2],
-        *({**entry, "split": "coco"} for entry in dev[1::2]),
-        *entries(read(given.flickr8k, "test"), "flickr8k", "test"),
-    ]
+    found = entries(read(given.coco, "train"), "coco", "train")[: given.coco_images]
+    found += [*dev[::2], *({**entry, "split": other} for entry in dev[1::2])]
+    places = {"coco": given.coco}
+    if given.flickr8k is not None:
+        places["flickr8k"] = given.flickr8k
+        found += [
+            each for split in ("train", "test") for each in entries(read(given.flickr8k, split), "flickr8k", split)
+        ]
     images = given.into / "images"
     images.mkdir(parents=True, exist_ok=True)
-    for name, place in (("coco", given.coco), ("flickr8k", given.flickr8k)):
+    for name, place in places.items():
         if not (images / name).exists():
             (images / name).symlink_to((place / "images").resolve(), target_is_directory=True)
     write_text(given.into / "dataset_local.json", json.dumps({"images": found}))
-    print(f"{len(found):,} images in {given.into}")
+    words = vocabulary(found)
+    words.save(given.into / "vocabulary.json")
+    print(f"{len(found):,} images and {len(words):,} words in {given.into}")
 
 
 if __name__ == "__main__":

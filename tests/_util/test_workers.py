@@ -11,10 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from vse._util import workers
+from vse._util import worker_process, workers
 from vse._util.worker_process import FREE, memory_budget
 from vse._util.workers import WorkerBusyError, WorkerPool, WorkerStoppedError, WorkerTimeoutError
 from vse.errors import InputError, VSEError
+from vse.inputs import decoding
 
 COUNT, SLEEP, CRASH, TAKE = (f"tests.hostile.tasks:{name}" for name in ("count", "sleep", "crash", "take"))
 LONG = 60.0
@@ -205,6 +206,32 @@ def test_invalid_memory_budget_is_refused(monkeypatch, given):
         memory_budget()
     monkeypatch.setenv("VSE_DECODE_MEMORY", " 512 ")
     assert memory_budget() == 512_000_000
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"proc": "0::/app/one\n", "app/one/memory.max": "max\n", "app/memory.max": "2000000000\n"}, 4),
+        ({"proc": "4:memory:/docker/x\n3:cpu:/\n", "memory/memory.limit_in_bytes": "2000000000\n"}, 4),
+        ({"proc": "0::/\n", "memory.max": "500000000\n"}, 1),
+        ({"proc": "0::/\n", "memory.max": "64000000000\n"}, 16),
+        ({}, 16),
+    ],
+)
+def test_sixteen_decoders_fit_the_memory_of_the_container(monkeypatch, tmp_path, files, expected):
+    """With what each may take without asking, the budget of all, and the parent."""
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    monkeypatch.delenv("VSE_DECODE_MEMORY", raising=False)
+    monkeypatch.setattr(worker_process, "_CGROUPS", tmp_path)
+    monkeypatch.setattr(worker_process, "_SELF_CGROUP", tmp_path / "proc")
+    monkeypatch.setattr(worker_process.os, "sysconf", lambda name: 2**18)  # 64 GB
+    monkeypatch.setattr(decoding, "_pool", None)
+    monkeypatch.setattr(decoding, "DECODERS", 16)
+    assert (decoding.decoders().size, decoding.use_decoders(16).size) == (expected, expected)
+    if expected == 4:
+        assert 4 * (FREE + 20_000_000) + memory_budget() + decoding.PARENT_BYTES < 2_000_000_000
 
 
 def test_closed_pool_starts_nothing(pool):

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.service.page.colour_model import COLOURS, write_colour_model
 from tests.support_models import CAPTIONS, build, grid_config, picture
 
 import vse
@@ -39,8 +43,10 @@ def paths(collection, k):
 
 
 def test_langchain_retriever_returns_what_a_search_finds(collection):
-    """In the same order, with the JSON of results as metadata."""
+    """In the same order, with the JSON of results as metadata; a collection may be named by its path."""
     pytest.importorskip("langchain_core")
+    by_path = retrievers.langchain_retriever(Path(collection.info().where), k=3).invoke("a dog")
+    assert [document.metadata["path"] for document in by_path] == paths(collection, 3)
     found = retrievers.langchain_retriever(collection, k=3).invoke("a dog")
     assert [document.metadata["path"] for document in found] == paths(collection, 3)
     assert found[0].page_content.startswith("image: ")
@@ -57,32 +63,42 @@ def test_llama_index_retriever_returns_what_a_search_finds(collection):
 def test_langchain_embeddings_are_those_of_the_text_tower(model_folder):
     """For documents and for queries alike."""
     pytest.importorskip("langchain_core")
-    embeddings = retrievers.langchain_embeddings(str(model_folder))
+    embeddings = retrievers.langchain_embeddings(model_folder)  # a path, as a name would
     expected = vse.load(model_folder).encode_texts(["a dog"])[0]
     np.testing.assert_allclose(embeddings.embed_query("a dog"), expected, atol=1e-6)
     np.testing.assert_allclose(embeddings.embed_documents(["a dog", "snow"])[0], expected, atol=1e-5)
 
 
-def test_mcp_client_searches_a_collection(collection):
-    """Through a real client and server: the tools, results in order, and errors as errors of the tool."""
+def test_mcp_process_serves_what_a_search_shows(tmp_path):
+    """A client talks to ``vse mcp``: results as in ``vse search``, without what does not match; errors of the tool."""
     pytest.importorskip("mcp")
     from mcp.client import Client
+    from mcp.client.stdio import StdioServerParameters
+
+    photos, place = tmp_path / "photos", tmp_path / "photos.vse"
+    photos.mkdir()
+    for name in ("red", "green"):
+        Image.new("RGB", (96, 96), COLOURS[name]).save(photos / f"{name}.png")
+    vse.index_folders(photos, place, model=write_colour_model(tmp_path / "colours", graded=True))
+    command = [sys.executable, "-m", "vse", "mcp", str(place)]
+    server = StdioServerParameters(command=command[0], args=command[1:], env=dict(os.environ))
 
     async def ask():
-        async with Client(retrievers.create_server(collection)) as client:
+        async with Client(server) as client:
             tools = {tool.name for tool in (await client.list_tools()).tools}
-            found = await client.call_tool("search", {"query": "a dog", "limit": 2})
-            about = await client.call_tool("about", {})
-            wrong = await client.call_tool("search", {"query": "a dog", "limit": 500})
-            return tools, found, about, wrong
+            queries = (("a red circle", 9), ("a blue circle", 9), ("a red circle", 500))
+            calls = [await client.call_tool("search", {"query": query, "limit": limit}) for query, limit in queries]
+            return tools, calls, await client.call_tool("about", {})
 
-    tools, found, about, wrong = asyncio.run(ask())
+    tools, (red, blue, wrong), about = asyncio.run(ask())
     assert tools == {"search", "about"}
-    results = json.loads(found.content[0].text)["results"]
-    assert [each["path"] for each in results] == paths(collection, 2)
-    assert json.loads(about.content[0].text)["files"] == 4
+    (result,) = json.loads(red.content[0].text)["results"]
+    assert (result["path"], result["grade"]) == (str(photos / "red.png"), "strong")
+    nothing = json.loads(blue.content[0].text)
+    assert (nothing["results"], nothing["empty_reason"]["condition"]) == ([], "relevance")
     assert wrong.is_error
     assert "expected 1 to 50" in wrong.content[0].text
+    assert json.loads(about.content[0].text)["files"] == 2
 
 
 @pytest.mark.parametrize("query", ["", "  ", "x" * 2001])
@@ -104,7 +120,7 @@ def test_clip_benchmark_recalls_equal_vse_evaluate(model_folder, tmp_path):
         Image.fromarray(picture(number)).save(tmp_path / f"{number}.png")
         rows += [f"{number}.png,{' '.join(generator.permutation(words)[:6])},test" for _ in range(2)]
     (tmp_path / "captions.csv").write_text("\n".join(rows) + "\n")
-    wrapped = CLIPBenchmarkModel(str(model_folder))
+    wrapped = CLIPBenchmarkModel(model_folder)
     batches = retrieval_batches(open_data(tmp_path / "captions.csv", "test"), wrapped.transform, batch_size=5)
     found = metric.evaluate(wrapped, list(batches), wrapped.tokenizer, "cpu", amp=False, recall_k_list=[1, 5, 10])
     report = vse.evaluate(model_folder, tmp_path / "captions.csv", split="test").to_json()

@@ -12,16 +12,25 @@ import vse
 from vse.adapters.torch_models import FeatureExtraction, MapPooling, set_global_pool
 from vse.encoders.third_party import repair_torchvision
 from vse.errors import InputError
-from vse.pooling import GPO, AvgPool, MaxPool, create_pooling
+from vse.pooling import GPO, AvgPool, MaxPool, create_pooling, list_poolings
 
 transformers = pytest.importorskip("transformers")
 
 
-@pytest.mark.parametrize("name", ["avg", "max", "linear", "gpo", "gem"])
+@pytest.fixture(scope="module", autouse=True)
+def _repaired():
+    """A torchvision without its operators breaks what is imported first: transformers, timm, sentence-transformers."""
+    repair_torchvision()
+
+
+@pytest.mark.parametrize("name", list_poolings())
 def test_attention_mask_equals_the_boolean_mask(name):
     """Every pooling takes the mask of a tokenizer as it is."""
     torch.manual_seed(0)
-    pool = create_pooling(name)
+    options = {"k-max": {"k": 3}, "top-percent": {"percent": 30}}.get(name, {})
+    if name in {"fspool", "self-attention", "seq2seq", "gcn-avg", "gcn-seq2seq"}:
+        options = {"dim": 6}
+    pool = create_pooling(name, **options).eval()
     features, mask = torch.randn(3, 5, 6), torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 0, 0, 0, 0]])
     torch.testing.assert_close(pool(features, attention_mask=mask), pool(features, mask=mask.bool()))
 
@@ -54,8 +63,7 @@ def test_map_pooling_pools_cells_in_either_layout():
 
 @pytest.fixture(scope="module")
 def timm():
-    """The library, with torchvision repaired."""
-    repair_torchvision()
+    """The library."""
     return pytest.importorskip("timm")
 
 
@@ -121,7 +129,7 @@ def test_gpo_pooling_of_sentence_transformers_saves_and_loads(bert, tmp_path):
 
 
 def test_vse_model_encodes_as_a_sentence_transformer(tmp_path):
-    """Texts and images have the embeddings of the model itself, also after saving and loading."""
+    """Texts and images have the embeddings of the model itself, also where the saved folder was moved alone."""
     library = pytest.importorskip("sentence_transformers")
     from vse.adapters.sentence_transformers import VSEEncoder
 
@@ -131,6 +139,11 @@ def test_vse_model_encodes_as_a_sentence_transformer(tmp_path):
     model = library.SentenceTransformer(modules=[VSEEncoder(str(folder))], device="cpu")
     np.testing.assert_allclose(model.encode(["a dog"]), own.encode_texts(["a dog"]), atol=1e-6)
     np.testing.assert_allclose(model.encode([Image.open(image)]), own.encode_images([image]), atol=1e-6)
-    model.save(str(tmp_path / "saved"))
-    again = library.SentenceTransformer(str(tmp_path / "saved"), trust_remote_code=True, device="cpu")
+    for _ in range(2):  # the second time over the first
+        model.save(str(tmp_path / "saved"))
+    moved = (tmp_path / "saved").rename(tmp_path / "moved")
+    folder.rename(tmp_path / "gone")
+    again = library.SentenceTransformer(str(moved), trust_remote_code=True, device="cpu")
     np.testing.assert_array_equal(again.encode(["a dog"]), model.encode(["a dog"]))
+    again.save(str(moved))  # over itself
+    assert vse.load(moved / "model").fingerprint() == own.fingerprint()

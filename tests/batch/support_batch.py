@@ -6,6 +6,7 @@ import io
 import json
 import tarfile
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -38,9 +39,9 @@ def model():
 
 
 @cache
-def expected() -> np.ndarray:
+def expected(bounds: tuple[int, ...] = (0, 3, 6, COUNT)) -> np.ndarray:
     """The embeddings, computed in the batches of the shards."""
-    parts = [contents()[start : start + SHARD] for start in range(0, COUNT, SHARD)]
+    parts = [contents()[first:last] for first, last in pairwise(bounds)]
     return np.concatenate([model().encode_images(part) for part in parts])
 
 
@@ -95,3 +96,8 @@ def read_shards(folder: Path) -> tuple[pyarrow.Table, np.ndarray]:
     table = pyarrow.concat_tables(parquet.read_table(path) for path in sorted(folder.glob("shard-*.parquet")))
     flat = pyarrow.concat_arrays(chunk.flatten() for chunk in table.column("embedding").chunks)
     return table, flat.to_numpy().reshape(len(table), -1)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """The content of every file below a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

@@ -25,6 +25,7 @@ from tests.batch.support_batch import (
     SHARD,
     contents,
     expected,
+    files,
     image_table,
     model,
     read_shards,
@@ -52,10 +53,6 @@ def whole(photos, tmp_path_factory) -> Path:
     return into
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def run(*arguments: object) -> int:
     return main(["embed", *map(str, arguments), "--threads", "1", "--shard-size", str(SHARD)])
 
@@ -68,29 +65,39 @@ def make_source(kind: str, folder: Path) -> str:
         return str(folder / "list.txt")
     if kind == "tars":
         return f"{write_tars(folder / 'tars')}/{{00..01}}.tar"
-    if kind == "parquet bytes":
-        return str(write_parquet(folder / "bytes.parquet"))
-    if kind == "parquet paths":
-        parquet.write_table(pyarrow.table({"path": [f"images/{name}" for name in NAMES]}), folder / "paths.parquet")
+    if kind.startswith("parquet"):
+        write_parquet(folder / "rows.parquet")
+        if kind == "parquet paths":
+            parquet.write_table(pyarrow.table({"path": [f"images/{name}" for name in NAMES]}), folder / "rows.parquet")
         return str(folder / "*.parquet")
-    if kind == "memory url":
-        memory = fsspec.filesystem("memory")
-        for name in ("00.tar", "01.tar"):
-            memory.pipe_file(f"/tars/{name}", (write_tars(folder / "tars") / name).read_bytes())
-        return "memory://tars"
+    if kind == "arrow":
+        with pyarrow.ipc.new_stream(str(folder / "data.arrow"), image_table().schema) as writer:
+            writer.write_table(image_table(), max_chunksize=2)
+        return str(folder / "data.arrow")
+    if kind.startswith("memory"):
+        write_parquet(folder / "parquet/bytes.parquet")
+        local = {"memory tars": write_tars(folder / "tars"), "memory folder": images}.get(kind, folder / "parquet")
+        for path in local.iterdir():
+            fsspec.filesystem("memory").pipe_file(f"/{kind[7:]}/{path.name}", path.read_bytes())
+        return f"memory://{kind[7:]}"
     return images.as_uri() if kind == "file url" else str(images)
 
 
-@pytest.mark.parametrize("kind", ["folder", "file url", "list", "tars", "parquet bytes", "parquet paths", "memory url"])
+KINDS = ["folder", "file url", "list", "tars", "parquet bytes", "parquet paths", "arrow"]
+URLS = ["memory tars", "memory folder", "memory parquet"]
+
+
+@pytest.mark.parametrize("kind", KINDS + URLS)
 def test_embeddings_do_not_depend_on_packing(kind, tmp_path):
     """Each kind of source gives the embeddings that the model computes, in order, with distinct ids."""
     report = embed(make_source(kind, tmp_path), tmp_path / "out", shard_size=SHARD, threads=1)
     assert (report.items, report.embedded, report.failed, report.shards, report.remaining) == (COUNT, COUNT, 0, 3, 0)
     table, vectors = read_shards(tmp_path / "out")
-    np.testing.assert_array_equal(vectors, expected())
+    tars = kind in {"tars", "memory tars"}  # a shard is of one file
+    np.testing.assert_array_equal(vectors, expected((0, 3, 4, COUNT)) if tars else expected())
     assert len(set(table.column("id").to_pylist())) == COUNT
     assert table.schema.field("embedding").type == pyarrow.list_(pyarrow.float32(), vectors.shape[1])
-    if kind in {"tars", "memory url"}:
+    if tars:
         rows = [json.loads(text) for text in table.column("metadata").to_pylist()]
         assert rows == [{"width": 40 + number, "caption": CAPTIONS[number]} for number in range(COUNT)]
 
@@ -219,7 +226,8 @@ def test_shards_are_imported_and_searched(tmp_path, capsys):
     assert f"{COUNT - SHARD} embeddings of model {model().fingerprint()}" in capsys.readouterr().out
 
 
-def test_clip_retrieval_files_hold_images_and_texts(tmp_path):
+@pytest.mark.parametrize("url", [False, True])
+def test_clip_retrieval_files_hold_images_and_texts(tmp_path, url):
     """``img_emb``, ``text_emb`` and ``metadata`` have the same rows; a sample without a caption is a failure."""
     table = image_table().to_pylist()
     table[2]["caption"] = None
@@ -227,7 +235,7 @@ def test_clip_retrieval_files_hold_images_and_texts(tmp_path):
     into = tmp_path / "out"
     report = embed(
         tmp_path / "rows.parquet",
-        into,
+        "memory://clip/out" if url else into,
         shard_size=SHARD,
         threads=1,
         format="clip-retrieval",
@@ -235,6 +243,8 @@ def test_clip_retrieval_files_hold_images_and_texts(tmp_path):
         text="caption",
     )
     assert (report.embedded, report.failed) == (COUNT - 1, 1)
+    if url:
+        fsspec.filesystem("memory").get("memory://clip/out", str(into), recursive=True)
     kept = [number for number in range(COUNT) if number != 2]
     images = np.concatenate([np.load(path) for path in sorted((into / "img_emb").iterdir())])
     texts = np.concatenate([np.load(path) for path in sorted((into / "text_emb").iterdir())])
@@ -335,9 +345,27 @@ def test_source_lists_do_not_reach_around_their_place(tmp_path):
         (["--shard", "0/4"], "1 ≤ I ≤ N"),
         (["--shard", "1/2", "--ray", "auto"], "use one of them"),
         (["--format", "npz"], "--help"),
+        (["--ray", "nowhere"], "expected auto or HOST:PORT"),
+        (["--ray", "127.0.0.1:1"], "no Ray cluster at 127.0.0.1:1"),
     ],
 )
 def test_embed_usage_errors_are_one_line(photos, tmp_path, capsys, arguments, message):
-    """Wrong options end with code 2."""
-    assert run(photos, "--into", tmp_path / "out", *arguments) == 2
-    assert message in capsys.readouterr().err
+    """Wrong options end with code 2, an address without a cluster with 1; nothing is written."""
+    code = 1 if arguments[0] == "--ray" else 2
+    assert run(photos, "--into", tmp_path / "out", *arguments) == code
+    assert message in capsys.readouterr().err.splitlines()[-1]
+    assert not (tmp_path / "out").exists()
+
+
+def test_store_that_renames_is_left_without_temporary_files(photos, whole, tmp_path):
+    """Where uploads are files first, those of a killed job are removed once their shard is complete."""
+    url, into = f"local://{tmp_path}/out", tmp_path / "out"
+    embed(photos, url, shard_size=SHARD, threads=1, shard=(1, 3))
+    (first,) = (path.name for path in into.glob("shard-*"))
+    left = [into / f"{name}.0123abcd.part" for name in (first, "shard-00009-0123456789ab.parquet")]
+    for path in left:
+        path.write_bytes(b"half")
+    embed(photos, url, shard_size=SHARD, threads=1)
+    assert [path.exists() for path in left] == [False, True], "the other one may be written right now"
+    left[1].unlink()
+    assert files(into) == files(whole)

@@ -56,7 +56,7 @@ class KillAtFirstShard(SilentProgress):
 
 @pytest.fixture
 def cluster(monkeypatch):
-    """Address of a head with one CPU, and the process of a second node with another."""
+    """Address of a head with two CPUs, and the process of a second node with another."""
     place = tempfile.mkdtemp(prefix="vse-ray-")  # the path of a socket is at most 107 bytes
     for name, value in (
         ("RAY_USAGE_STATS_ENABLED", "0"),
@@ -66,10 +66,10 @@ def cluster(monkeypatch):
         monkeypatch.setenv(name, value)
     ray = pytest.importorskip("ray")  # reads the variables
     address = f"127.0.0.1:{free_port()}"
-    limits = ["--num-cpus=1", "--object-store-memory=80000000", "--node-ip-address=127.0.0.1", "--block"]
+    limits = ["--object-store-memory=80000000", "--node-ip-address=127.0.0.1", "--block"]
     port = address.partition(":")[2]
     head = [COMMAND, "start", "--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={place}", *limits]
-    worker = [COMMAND, "start", f"--address={address}", *limits]
+    head, worker = [*head, "--num-cpus=2"], [COMMAND, "start", f"--address={address}", "--num-cpus=1", *limits]
     started: list[subprocess.Popen[bytes]] = []
     try:
         for command in (head, worker):
@@ -97,6 +97,8 @@ def test_job_on_two_ray_nodes_survives_loss_of_one(tmp_path, cluster):
     """The shards of a cluster that lost a node equal those of one process, and a batch of Ray Data its embeddings."""
     import ray.data
 
+    from vse.batch.embedders import worker_threads
+
     address, second = cluster
     source = write_folder(tmp_path / "images")
     alone = embed(source, tmp_path / "alone", shard_size=1, threads=1)
@@ -104,7 +106,8 @@ def test_job_on_two_ray_nodes_survives_loss_of_one(tmp_path, cluster):
     report = embed(source, tmp_path / "ray", shard_size=1, ray=address, progress=progress)
     assert progress.killed
     assert (report.remaining, report.embedded, report.failed) == (0, alone.embedded, 0)
-    assert report.workers == 2
+    assert report.workers == 3
+    assert ray.get(ray.remote(num_cpus=2)(worker_threads).remote()) == 2, "as many threads as the task has CPUs"
     written = {path.name: path.read_bytes() for path in (tmp_path / "ray").glob("shard-*")}
     assert written == {path.name: path.read_bytes() for path in (tmp_path / "alone").glob("shard-*")}
     rows = ray.data.from_items([{"image": content} for content in contents()[:2]])

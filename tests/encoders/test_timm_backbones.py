@@ -155,8 +155,11 @@ def test_missing_efficientnet_package_is_named(monkeypatch):
         create_backbone("efficientnet-lite1", pretrained=True)
 
 
-@pytest.mark.parametrize(("name", "hint"), [("resnet50", "timm:resnet50"), ("caffe-resnet5", "caffe-resnet50")])
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("resnet50", "timm:resnet50"), ("ResNet-50", "timm:resnet50"), ("caffe-resnet5", "caffe-resnet50")],
+)
 def test_bare_name_of_timm_model_is_suggested_with_prefix(name, hint):
-    """``resnet50`` means timm's; a name that timm does not know gets the closest of ours."""
+    """``resnet50`` means timm's, however it is spelled; a name that timm does not know gets the closest of ours."""
     with pytest.raises(InputError, match=rf"unknown backbone '{name}'.*\(did you mean '{hint}'\?\)"):
         create_backbone(name)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,11 +12,18 @@ from safetensors.numpy import load_file
 from tests.training.support import WIDTH, write_pairs
 
 from vse.cli.main import main
-from vse.experiments.bench import SYSTEMS
+from vse.experiments import bench as module
+from vse.experiments.bench import DEPTH, RERANKED, SYSTEMS, best_systems, further_seeds
+from vse.experiments.grid.compare import TrainedSeed
+from vse.experiments.image_table import RECIPE
 from vse.training.recipes import read_recipe
 from vse.training.result import TrainingResult
 
 ROWS = ("VSE++", "DE", "SCAN t2i")
+LITTLE = tuple(
+    f"model.architecture.{name}={value}"
+    for name, value in (("hidden_size", 16), ("num_hidden_layers", 1), ("intermediate_size", 16))
+)
 TINY = (
     "data.min_count=1",
     "model.embed_size=16",
@@ -27,12 +36,14 @@ TINY = (
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory):
-    """The folder of data and results of three systems, and the result."""
+    """The folder of data and results of five systems, and the result."""
     folder = tmp_path_factory.mktemp("bench")
     write_pairs(folder / "data", train=32, dev=8)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TrainingResult, "draw", lambda *_: None)  # takes longer than a tiny training
-        assert run(folder) == 0
+        patch.setattr(module, "TIMED", 0.0)
+        patch.setattr(module, "RERANKED", replace(RERANKED, changes=LITTLE))
+        assert run(folder, rows=(*ROWS, RERANKED.label)) == 0
     return folder, json.loads((folder / "out/result.json").read_text())
 
 
@@ -46,12 +57,14 @@ def run(folder, *options, rows=ROWS):
 def test_bench_ranks_systems_of_both_families(bench):
     """Each row has its figures with an interval around them, and what it cost."""
     _, result = bench
-    assert [row["label"] for row in result["rows"]] == list(ROWS)
+    assert [row["label"] for row in result["rows"]] == ["VSE++", "VSE∞", "DE", "SCAN t2i", RERANKED.label]
     for row in result["rows"]:
         low, high = row["rsum_interval"]
         assert 0 <= low <= high <= 600
         assert row["training_seconds"] > 0
-        assert row["seconds_per_million_pairs"] > 0
+        assert row["scoring_seconds_per_million_pairs"] > 0
+        assert row["test_seconds"] > 0
+        assert row["seeds"][0]["pairs_seen"] == 2 * row["batch_size"] == 32
         assert [each["seed"] for each in row["seeds"]] == [0]
         assert row["mean"]["rsum"] == pytest.approx(row["seeds"][0]["test"]["rsum"])
     assert result["test"]["protocol"] == "all"
@@ -60,7 +73,7 @@ def test_bench_ranks_systems_of_both_families(bench):
 def test_bench_counts_the_values_of_saved_models(bench):
     """Parameters are those in the file of the best model."""
     _, result = bench
-    for row in result["rows"]:
+    for row in result["rows"][:-1]:
         weights = load_file(f"{row['seeds'][0]['folder']}/best/model.safetensors")
         assert row["parameters"] == sum(int(np.prod(each.shape)) for each in weights.values())
 
@@ -69,17 +82,52 @@ def test_bench_writes_table_and_plot(bench):
     """The table has a line for each system and names the protocol; the plot is an image."""
     folder, result = bench
     table = (folder / "out/table.md").read_text()
-    assert table.startswith("| system | rsum | 95 % | seeds | training, s | parameters | µs per pair |\n")
+    assert table.startswith("| system | rsum | 95 % | seeds | epochs × batch | pairs seen | training, s | parameters |")
+    assert "| 1 × 16 |" in table
     assert all(f"\n| {row['label']}" in table for row in result["rows"])
     assert "Protocol all on data test" in table
     assert (folder / "out/quality.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_bench_reads_finished_systems_again(bench, capsys):
-    """A second call trains and ranks nothing: the costs of the first one are kept."""
+def test_bench_reads_finished_systems_again(bench, capsys, monkeypatch):
+    """A second call trains and ranks nothing, and keeps the rows of the first one that it does not name."""
     folder, result = bench
-    assert run(folder, "--json", rows=ROWS[1:]) == 0
-    assert json.loads(capsys.readouterr().out)["rows"] == result["rows"][1:]
+    monkeypatch.setattr(module, "RERANKED", replace(RERANKED, changes=LITTLE))
+    assert run(folder, "--json", rows=ROWS[1:2]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == result["rows"]
+
+
+def test_bench_reranks_the_first_stage_with_a_cross_encoder(bench):
+    """It is trained on the results of VSE∞, which is trained before though no --row names it."""
+    folder, result = bench
+    first, second = result["rows"][1], result["rows"][-1]
+    assert [first["label"], second["label"]] == ["VSE∞", RERANKED.label]
+    recipe = json.loads(Path(second["seeds"][0]["folder"], "run.json").read_text())["recipe"]
+    assert recipe["model"]["feature_size"] == WIDTH
+    assert second["parameters"] > first["parameters"]
+    assert second["training_seconds"] > first["training_seconds"]
+    assert second["depth"] == DEPTH
+    assert "the first 20 candidates" in (folder / "out/table.md").read_text()
+
+
+def test_bench_leaves_out_rows_of_other_settings(bench, capsys, monkeypatch):
+    """What the folder of runs holds of another batch size is no row of this table."""
+    monkeypatch.setattr(TrainingResult, "draw", lambda *_: None)
+    assert run(bench[0], "--json", "--set", "schedule.batch_size=8", rows=("UVS",)) == 0
+    assert [row["label"] for row in json.loads(capsys.readouterr().out)["rows"]] == ["UVS"]
+
+
+def test_best_systems_by_dev_get_seeds_that_they_lack():
+    """Four of them, up to three seeds; the order is that of the table, and the test split is not asked."""
+    found = [trained(each, 10 * place) for place, each in enumerate(SYSTEMS)]
+    found[0] = trained(SYSTEMS[0], 1000)
+    assert best_systems(found) == (SYSTEMS[0], *SYSTEMS[-3:])
+    assert [further_seeds(seeds) for seeds in ((0,), (1,), (0, 1, 2), (5, 1))] == [[1, 2], [0, 2], [], [0]]
+
+
+def trained(variant, dev):
+    result = TrainingResult("run", Path(), {"rsum": dev}, 1, 1, 1.0, 0.0)
+    return TrainedSeed(variant, 0, read_recipe(RECIPE), result)
 
 
 def test_bench_has_a_recipe_for_every_row():

@@ -70,6 +70,26 @@ def test_pipe_that_replaces_a_file_does_not_stop_indexing(tmp_path: Path, monkey
         assert [problem.path for problem in report.problems] == ["nameless"]
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
+@pytest.mark.parametrize("name", [".vseignore", "captions.csv", "captions.jsonl"])
+def test_pipe_named_like_a_file_of_settings_does_not_stop_indexing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Whether it is there from the start, or takes the place of a caption file that was just looked at."""
+    root = tmp_path / "photos"
+    root.mkdir()
+    save_noise(root / "0.png", 0)
+    os.mkfifo(root / name)
+    with new_collection(tmp_path / "index.vse") as collection:
+        report = index_folder(collection, MODEL, root)
+        assert report.new == (0 if name == ".vseignore" else 1), "what it would leave out is not taken in"
+        assert len(report.problems) == (1 if name == ".vseignore" else 0)
+        if name != ".vseignore":
+            monkeypatch.setattr(Path, "is_file", lambda path: True)
+            (problem,) = index_folder(collection, MODEL, root).problems
+            assert (problem.path, "not a regular file" in problem.reason) == (name, True)
+
+
 def with_bad_exif(content: bytes) -> bytes:
     """Return a JPEG with EXIF whose first entry is cut off."""
     exif = b"Exif\0\0II*\0\x08\0\0\0\x05\0\x12\x01\x03\0"

@@ -1,7 +1,7 @@
 """A process that changes a collection is killed, or its disk fails, at single write operations; nothing is lost.
 
 Operations are those of the system: SQLite's and the cache's writes, syncs, renames, truncations and deletions, counted
-by ``disk_faults.c``. A fixed seed chooses some of them; ``VSE_LONG_TESTS=1`` takes every one.
+by ``disk_faults.c``. A fixed seed chooses some of them; ``VSE_LONG_TESTS=1`` takes every one with each kind of fault.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -164,10 +165,10 @@ def test_nothing_is_lost_at_any_write_operation(scenario: str, operations: Opera
     total = len(log.read_text().splitlines())
     assert total > 15
     chosen = random.Random(20)
-    points = list(range(1, total + 1)) if LONG else sorted(chosen.sample(range(1, total + 1), min(POINTS, total)))
-    for number, at in enumerate(points):
-        kind = KINDS[number % len(KINDS)]
-        place = shutil.copytree(start, tmp_path / f"{at}")
+    sample = sorted(chosen.sample(range(1, total + 1), min(POINTS, total)))
+    every = list(product(range(1, total + 1), KINDS))
+    for at, kind in every if LONG else zip(sample, cycle(KINDS), strict=False):
+        place = shutil.copytree(start, tmp_path / f"{at}-{kind}")
         here = {"folder": place / "photos.vse", "acknowledged": place / "acknowledged", "root": root, "do": asked["do"]}
         status = operations.run(**here, at=at, kind=kind)
         assert status in {-9, TYPED, DONE}, f"{kind} at {at}: {operations.errors.read_text()}"

@@ -240,3 +240,28 @@ class TestLoadedModels:
 
 def _create(device, model, options):
     return onnxruntime.InferenceSession(model, sess_options=options, providers=[device.provider])
+
+
+class TestBf16:
+    @pytest.mark.parametrize(
+        ("text", "asked", "known"),
+        [
+            ("flags\t\t: fpu avx2 avx512f amx_bf16 amx_tile", False, True),
+            ("processor\t: 0\nflags\t\t: fpu avx2 avx512f\n", False, False),
+            ("Features\t: fp asimd bf16", False, True),
+            ("model name: something", False, None),
+            ("flags\t\t: fpu", True, True),
+            (None, False, None),
+        ],
+    )
+    def test_note_on_a_processor_that_emulates_bf16(self, monkeypatch, tmp_path, text, asked, known):
+        """torch or the flags of Linux know the instructions; a GPU and an unknown processor get no note."""
+        monkeypatch.setattr(devices, "CPU_INFO", tmp_path / "cpuinfo")
+        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: asked, raising=False)
+        monkeypatch.delattr(torch.cpu, "_is_amx_tile_supported", raising=False)
+        if text is not None:
+            (tmp_path / "cpuinfo").write_text(text)
+        assert devices.cpu_computes_bf16() is known
+        note = devices.slow_bf16(torch.device("cpu"))
+        assert (note is not None) == (known is False)
+        assert devices.slow_bf16(torch.device("meta")) is None

@@ -10,7 +10,7 @@ from tests.pooling.support import SIZE_ONLY_VARIANTS, VARIANTS, build, make_sets
 from torch.nn import functional
 
 from vse.errors import InputError
-from vse.pooling import GPO
+from vse.pooling import GPO, create_pooling
 
 DIM = 6
 
@@ -181,3 +181,44 @@ def test_one_that_starts_as_the_average_is_it_and_learns(options):
             if parameter.grad is not None:
                 parameter.sub_(parameter.grad)
     assert not torch.allclose(pool(features), features.mean(1), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"head": "mlp"}, {"decoder": "interpolation"}, {"per_dimension": True, "dim": 5}]
+)
+def test_one_that_starts_at_a_share_is_it_at_every_size_and_learns(options):
+    """0.9 of the weight on the largest 25 %, 0.1 on all, whatever the size; as a table too; a step changes it."""
+    pool, share = GPO(start=25, **options), create_pooling("top-percent", percent=25)
+    for size in (1, 2, 3, 10, 36, 200):
+        expected = 0.9 * share.coefficients(size) + 0.1 / size
+        found = pool.coefficients(size)
+        torch.testing.assert_close(found, expected.unsqueeze(-1).expand_as(found) if found.dim() == 2 else expected)
+    features = torch.randn(3, 9, 5, generator=torch.Generator().manual_seed(0))
+    lengths = torch.tensor([9, 4, 1])
+    begun = pool(features, lengths)
+    torch.testing.assert_close(pool.freeze(9)(features, lengths), begun)
+    torch.testing.assert_close(begun, 0.9 * share(features, lengths) + 0.1 * create_pooling("avg")(features, lengths))
+    assert pool.state_dict().keys() == GPO(**options).state_dict().keys()
+    begun.square().sum().backward()
+    with torch.no_grad():
+        for parameter in pool.parameters():
+            if parameter.grad is not None:
+                parameter.sub_(parameter.grad)
+    assert not torch.allclose(pool(features, lengths), begun, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"start": 0}, "a percentage from 1 to 100, got 0"),
+        ({"start": 101}, "got 101"),
+        ({"start": True}, "got True"),
+        ({"start": 2.5}, "got 2.5"),
+        ({"start": "mean"}, "start"),
+        ({"start": 50, "data_dependent": True, "dim": 4}, "start=50 sets the coefficients of each set size"),
+    ],
+)
+def test_start_that_cannot_be_is_refused(options, message):
+    """A share out of range, or of coefficients that depend on the features."""
+    with pytest.raises(InputError, match=message):
+        GPO(**options)

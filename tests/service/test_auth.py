@@ -6,7 +6,7 @@ import pytest
 from tests.service.support import API, KEY, application, assert_problem
 
 from vse.errors import InputError
-from vse.service import ServiceSettings
+from vse.service import ServiceSettings, auth
 from vse.service.auth import Guesses, cookie_name
 from vse.service.problems import ProblemError
 
@@ -25,8 +25,9 @@ def bearer(key: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("path", PROTECTED)
-def test_requests_without_the_key_get_401(locked, path):
+def test_requests_without_the_key_get_401(locked, path, monkeypatch):
     """The response says how to send it, for existing and unknown paths alike."""
+    monkeypatch.setattr(auth, "GUESSES", 1000)
     for headers in ({}, bearer("wrong"), bearer(""), bearer(KEY[:-1]), bearer(KEY + "x"), bearer("ä" * 20)):
         sent = {name: value.encode("latin-1") for name, value in headers.items()}
         response = locked.get(path, headers=sent, follow_redirects=False)
@@ -63,6 +64,22 @@ def test_guesses_at_the_key_are_limited(home):
             assert_problem(refused, 429, "10 wrong keys")
             assert int(refused.headers["retry-after"]) > 0
         assert client.get(f"{API}/items", headers=bearer(KEY)).status_code == 200
+
+
+@pytest.mark.parametrize("way", ["bearer", "cookie"])
+def test_guesses_without_a_session_are_limited(home, way):
+    """Wrong tokens and cookies count like keys of a session; no key is no guess, and the right one always passes."""
+    right = bearer(KEY) if way == "bearer" else {"cookie": f"{cookie_name(KEY)}={auth.cookie_value(KEY)}"}
+    with application(home.index, key=KEY) as client:
+        for number in range(12):
+            wrong = f"a wrong key, number {number}"
+            sent = bearer(wrong) if way == "bearer" else {"cookie": f"{cookie_name(KEY)}={number}"}
+            response = client.get(f"{API}/items", headers=sent)
+            assert_problem(response, *((401, "missing or wrong key") if number < 10 else (429, "10 wrong keys")))
+        assert int(response.headers["retry-after"]) > 0
+        assert client.get(f"{API}/items").status_code == 401
+        assert client.get(f"{API}/items", headers=right).status_code == 200
+        assert client.post(f"{API}/session", json={"key": "one more wrong key"}).status_code == 429
 
 
 def test_guesses_are_forgotten_after_a_while():

@@ -136,7 +136,7 @@ def test_record_forgets_collections_that_are_gone(tmp_path, monkeypatch):
     }
 
 
-@pytest.mark.parametrize("command", ["search", "index", "serve"])
+@pytest.mark.parametrize("command", ["search", "index", "serve", "mcp"])
 def test_model_that_an_index_names_is_not_fetched(own, monkeypatch, capsys, command):
     """A hub id in a collection is looked for on this machine alone; the line says how to fetch it."""
     from vse.cli.main import main
@@ -154,7 +154,10 @@ def test_model_that_an_index_names_is_not_fetched(own, monkeypatch, capsys, comm
         "search": ["search", own.index, "a dog"],
         "index": ["index", own.photos, "--into", own.index],
         "serve": ["serve", own.index, "--port", "0"],
+        "mcp": ["mcp", own.index],
     }
+    if command == "mcp":
+        pytest.importorskip("mcp")
     assert main(list(map(str, arguments[command]))) == 1
     error = capsys.readouterr().err
     assert "'vse pull somebody/model'" in error

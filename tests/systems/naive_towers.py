@@ -78,6 +78,10 @@ def relation(state: State, elements: list[np.ndarray]) -> list[np.ndarray]:
     return related
 
 
+def leaky_unit(vector: np.ndarray) -> np.ndarray:
+    return unit(np.where(vector > 0, vector, 0.1 * vector))
+
+
 def caption_cost(state: State, elements: list[np.ndarray], words: list[int]) -> float:
     """Minus the log-probability of ``words`` after the first, from a GRU with attention over the elements."""
     states = gru(under(state, "reader."), [linear(state, "reduce", each) for each in elements])
@@ -137,7 +141,8 @@ def consensus(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """CVSE's levels of one image or text: fused, instance, consensus and the weights of concepts."""
     elements = [unit(each) for each in elements]
-    query = np.tanh(linear(state, "query", np.mean(elements, axis=0)))
+    mean = np.mean(elements, axis=0)  # of a text, which has labels, at unit length
+    query = np.tanh(linear(state, "query", mean if labels is None else unit(mean)))
     logits = [linear(state, "score", np.tanh(linear(state, "element", each)) * query)[0] for each in elements]
     instance = unit(sum(weight * each for weight, each in zip(softmax(logits), elements, strict=True)))
     asked = np.tanh(linear(state, "concept_query", instance))

@@ -28,7 +28,11 @@ SYSTEMS: dict[str, dict[str, Any]] = {
         "image": REGION | {"pooling": GRAPH},
         "text": GRU,
     },
-    "liwe": {"system": "liwe", "image": REGION, "text": CHARACTERS | {"vocabulary_size": WORDS}},
+    "liwe": {
+        "system": "liwe",
+        "image": REGION | {"head": "leaky-unit"},
+        "text": CHARACTERS | {"vocabulary_size": WORDS},
+    },
     "de": {"system": "de", "image": REGION, "text": BIGRU},
     "cvse": {
         "system": {"name": "cvse", "concepts": 5, "concept_size": 3, "dropout": 0.0},

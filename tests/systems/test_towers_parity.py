@@ -47,7 +47,7 @@ def last_state(state, tokens):
 
 @pytest.mark.parametrize("pooling", [None, GRAPH_F30K], ids=["coco", "f30k"])
 def test_vsrn_equals_loops_over_regions_and_words(pooling):
-    """Relation blocks, global reasoning, the GRU of texts, and the cost of generated captions."""
+    """Relation blocks, global reasoning, the GRU of texts, and the cost of generated captions up to one <pad>."""
     model = built("vsrn", **({"image": REGION | {"pooling": pooling}} if pooling else {}))
     batch, state = inputs(), state_of(model)
     images, texts, costs, sentences = *sides_of(model, batch), [], []
@@ -59,7 +59,7 @@ def test_vsrn_equals_loops_over_regions_and_words(pooling):
         elements = naive.unit_dimensions(elements)
         pooled = naive.gru(naive.under(state, "image_encoder.pooling.readout.gru."), elements)[-1]
         pooled = naive.norm(state, "image_encoder.pooling.norm", pooled) if pooling else pooled
-        cost = naive.caption_cost(naive.under(state, "auxiliary.decoder."), elements, tokens)
+        cost = naive.caption_cost(naive.under(state, "auxiliary.decoder."), elements, [*tokens, 0])
         costs.append(np.concatenate([naive.unit(pooled), [cost]]))
         sentences.append(last_state(state, tokens))
     assert_rows(torch.cat(images, 1), costs)
@@ -67,7 +67,7 @@ def test_vsrn_equals_loops_over_regions_and_words(pooling):
 
 
 def test_liwe_equals_words_spelt_one_by_one():
-    """Characters to words to a BiGRU, whose state at the last word is the text."""
+    """Characters to words to a BiGRU, whose state at the last word is the text; the mean of leaky unit regions."""
     model = built("liwe")
     state, distinct = state_of(model), (WORDS - 5) // 2
     tokens = torch.tensor(
@@ -83,6 +83,12 @@ def test_liwe_equals_words_spelt_one_by_one():
         ]
         expected.append(naive.unit(naive.bigru(naive.under(state, "text_encoder.rnn."), vectors)[-1]))
     assert_rows(model.text_encoder(tokens, lengths=lengths), expected)
+    batch = inputs()
+    images = [
+        naive.unit(np.mean([naive.leaky_unit(each) for each in projected(state, regions)], axis=0))
+        for regions, _ in rows_of(batch)
+    ]
+    assert_rows(model.image_encoder(batch["images"], lengths=batch["image_lengths"]), images)
 
 
 def test_cvse_equals_loops_over_concepts():
@@ -114,6 +120,20 @@ def test_cvse_equals_loops_over_concepts():
     matched = [sum(float(v @ t) for v in image[level] for t in text[level]) for level in (1, 2)]
     found = [losses[name].item() for name in ("instance", "consensus", "concepts")]
     np.testing.assert_allclose(found, [*matched, sum(divergence)], **CLOSE)
+
+
+def test_cvse_drops_words_and_fuses_otherwise_in_training():
+    """Equal words of a caption lose other dimensions; with dropout of 0, only the fusion of training differs."""
+    calm = SYSTEMS["cvse"]["system"] | {"fusion": 0.9, "training_fusion": 0.85}
+    model, batch = built("cvse", system=calm).train(), inputs()
+    fused, instance, consensus = (each.detach() for each in sides_of(model, batch)[0][:3])
+    torch.testing.assert_close(fused, torch.nn.functional.normalize(0.85 * instance + 0.15 * consensus))
+    encoder = built("cvse", system=calm | {"dropout": 0.5}).text_encoder
+    same = torch.full((64,), 7)
+    assert len(encoder._distinct(same)[0]) == 1
+    embedded, which = encoder.train()._distinct(same)
+    assert len(embedded[which].unique(dim=0)) > 1
+    assert (embedded == 0).float().mean() == pytest.approx(0.5, abs=0.15)
 
 
 def test_sco_equals_gated_concepts_and_generated_captions():

@@ -191,10 +191,13 @@ def test_concepts_need_captions():
             "f30k-butd-region-bigru-liwe",
             {"optimizer.lr": 1e-3, "loss.negatives": "blended", "model.text.characters": 26},
         ),
-        ("coco-butd-region-bigru-cvse", {"model.system.fusion": 0.9, "model.system.label_share": 0.4}),
+        (
+            "coco-butd-region-bigru-cvse",
+            {"model.system.fusion": 0.9, "model.system.training_fusion": 0.85, "optimizer.clip": 2 / 3},
+        ),
         (
             "f30k-butd-region-bigru-cvse",
-            {"model.system.fusion": 0.85, "schedule.epochs": 50, "schedule.decay_epochs": 25},
+            {"model.system.fusion": 0.85, "schedule.epochs": 50, "schedule.decay_epochs": 25, "optimizer.clip": 2 / 3},
         ),
         ("coco-butd-region-bert-de", {"loss.objective": "contrastive", "model.text.kind": "transformer"}),
         ("f30k-resnet152-grid-gru-sco", {"model.system.concepts": 256, "loss.margin": 0.2, "model.text.kind": "gru"}),

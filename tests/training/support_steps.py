@@ -12,6 +12,7 @@ from vse.progress import SilentProgress
 from vse.training import Recipe
 from vse.training.data import build_tokenizer, open_splits, training_pairs
 from vse.training.distributed import Ranks
+from vse.training.mining import mine
 from vse.training.model import build_model
 from vse.training.run_folder import RunFolder
 from vse.training.trainer import Trainer
@@ -23,10 +24,11 @@ def trainer_of(values: Mapping[str, Any], folder: Path) -> Trainer:
     torch.set_num_threads(1)
     splits = open_splits(recipe)
     model = build_model(recipe, build_tokenizer(recipe, splits.train.captions), splits, "test")
+    _, negatives = mine(recipe, splits.train, splits.dev, folder, Ranks(), SilentProgress())
     trainer = Trainer(
         recipe,
         model,
-        training_pairs(recipe, model, splits.train, splits.graphs),
+        training_pairs(recipe, model, splits.train, splits.graphs, negatives),
         splits.dev,
         RunFolder(folder),
         Ranks(),

@@ -103,6 +103,19 @@ def test_backbone_of_the_authors_detector_in_two_parts(pictures, weights, tmp_pa
         one_line(caught)
 
 
+@pytest.mark.parametrize("as_parts", [False, True])
+def test_weights_without_counters_of_batches(pictures, weights, tmp_path, as_parts):
+    """Files of torch before 0.4.1 lack ``num_batches_tracked``: the backbone keeps its own, and lacks nothing else."""
+    old = {name: value for name, value in weights.items() if not name.endswith("num_batches_tracked")}
+    assert len(old) < len(weights)
+    torch.save(two_parts(old) if as_parts else old, tmp_path / "old.pth")
+    check_loaded(with_weights(pictures, tmp_path / "old.pth"), weights)
+    short = {name: value for name, value in old.items() if name != "bn1.running_var"}
+    torch.save(two_parts(short) if as_parts else short, tmp_path / "short.pth")
+    with pytest.raises(InputError, match=r"1 missing \(bn1\.running_var\)"):
+        with_weights(pictures, tmp_path / "short.pth")
+
+
 def test_weights_that_do_not_fit_are_refused(pictures, weights, tmp_path):
     """A tensor that is missing, one too many, one of another shape, a file that is not there: named in one line."""
     path = tmp_path / "weights.safetensors"

@@ -15,12 +15,15 @@ from vse._util.strict import parse
 from vse.cli.main import main
 from vse.errors import InputError
 from vse.evaluation.models import evaluate
+from vse.systems import pair_model as module
+from vse.systems.pair_model import PairModel
 from vse.training.mining import FOLDER, HardNegatives, mine_candidates
 from vse.training.recipe import Recipe
 from vse.training.train import train
 from vse.training.trainer import Trainer
 
 BERT = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+SCAN = {"kind": "pairs", "system": "scan"}
 MODEL = {"kind": "cross", "feature_size": WIDTH, "architecture": BERT}
 
 
@@ -103,19 +106,61 @@ def test_eval_command_reranks_with_a_cross_encoder(data, first_stage, whole, tmp
         assert words in error
 
 
-def test_rerank_benchmark_draws_the_curve_of_a_tiny_test(data, first_stage, whole, tmp_path):
+@pytest.fixture(scope="module")
+def scan(data, tmp_path_factory):
+    """A tiny SCAN model, trained for one epoch."""
+    recipe = tiny_recipe(data, model=SCAN, schedule={"epochs": 1, "decay_epochs": 0, "batch_size": 16})
+    return str(train(recipe, tmp_path_factory.mktemp("scan") / "run").model)
+
+
+def test_eval_command_reranks_with_scan_and_scores_no_other_pairs(data, first_stage, scan, capsys, monkeypatch):
+    """Depth bounds the pairs; re-ranking everything equals the system alone."""
+    asked, scored = [], []
+    ask, score = PairModel.score_candidates, module.score_blocks
+
+    def counted_blocks(*args, **options):
+        for rows, columns, block in score(*args, **options):
+            scored.append(block.numel())
+            yield rows, columns, block
+
+    def counted(self, images, texts, rows, columns, **options):
+        asked.append(len(rows))
+        return ask(self, images, texts, rows, columns, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "score_blocks", counted_blocks)
+        patch.setattr(PairModel, "score_candidates", counted)
+        options = ["--data", str(data), "--samples", "5", "--json"]
+        assert main(["eval", first_stage, *options, "--rerank", scan, "--depth", "1"]) == 0
+    card = json.loads(capsys.readouterr().out)["results"][0]["card"]
+    assert card["models"][0]["reranker"]["depth"] == 1
+    assert sum(scored) == sum(asked) <= 6 + 12  # one candidate of each image and of each caption, of 72 pairs
+    alone = evaluate(scan, data, samples=5).results[0].metrics.rsum
+    deep = evaluate(first_stage, data, rerank=scan, depth=12, samples=5).results[0].metrics.rsum
+    assert deep == pytest.approx(alone)
+
+
+@pytest.mark.parametrize("second", ["cross", "scan"])
+def test_rerank_benchmark_draws_the_curve_of_a_tiny_test(second, data, first_stage, whole, scan, tmp_path):
     """Depth 0 is the first stage, the last point the whole ranking, and the marked point reaches its quality."""
     path = Path(__file__).parents[2] / "benchmarks/rerank.py"
     spec = importlib.util.spec_from_file_location("rerank_benchmark", path)
     benchmark = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(benchmark)
     places = ["--out", str(tmp_path / "c.json"), "--plot", str(tmp_path / "c.png")]
-    found = benchmark.main([first_stage, str(whole / "best"), "--data", str(data), "--depths", "0,1,3", *places])
+    model = scan if second == "scan" else str(whole / "best")
+    found = benchmark.main([first_stage, model, "--data", str(data), "--depths", "0,1,3", *places])
     points = json.loads((tmp_path / "c.json").read_text())["points"]
     assert [point["depth"] for point in points] == [0, 1, 3, 12]
+    pairs = [point["pairs_per_query"] * (6 + 12) for point in points]
+    assert pairs[0] == 0
+    assert pairs[1] <= 6 + 12
+    assert pairs[-1] == pytest.approx(6 * 12)
     assert points[0]["rsum"] == pytest.approx(evaluate(first_stage, data, samples=5).results[0].metrics.rsum)
-    assert points[-1]["rsum"] == pytest.approx(evaluate(str(whole / "best"), data, samples=5).results[0].metrics.rsum)
+    assert points[-1]["rsum"] == pytest.approx(evaluate(model, data, samples=5).results[0].metrics.rsum)
     assert found["equal"]["rsum"] >= points[-1]["rsum"]
+    assert found["best"]["rsum"] == max(point["rsum"] for point in points)
+    assert found["above"]["rsum"] >= points[0]["rsum"]
     assert (tmp_path / "c.png").stat().st_size < 100_000
 
 

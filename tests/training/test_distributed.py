@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 import torch
 from tests.systems.support_towers import recipe_of
-from tests.training.support import tiny_values, write_pairs, write_toml
+from tests.training.support import tiny_values, write_pairs, write_pictures, write_toml
 from tests.training.support_video import CALM, video_values, write_videos
+from tests.training.test_packed_data import grid_recipe, pack
 
 from vse.progress import SilentProgress
 from vse.training import Recipe, train
@@ -215,16 +216,20 @@ def test_a_run_of_two_processes_is_a_run_of_one(data, alone, tmp_path):
     assert (output(tmp_path / "logs", 1, "stdout"), output(tmp_path / "logs", 1, "stderr")) == ("", "")
 
 
-def test_a_run_of_videos_by_two_processes_is_a_run_of_one(tmp_path):
-    """HGR without dropout, by the command: the losses of two epochs to 1e-4, and frames packed once for both."""
-    data = write_videos(tmp_path / "videos")
-    values = video_values(data, "hgr", run=ONE_THREAD, model=CALM)
-    recipe = write_toml(tmp_path / "hgr.toml", values)
+@pytest.mark.parametrize("kind", ["videos", "tars"])
+def test_a_run_of_videos_or_tars_by_two_processes_is_a_run_of_one(tmp_path, kind):
+    """By the command, the losses to 1e-4: HGR without dropout, whose frames are packed once, and images in tars."""
+    if kind == "videos":
+        values, steps = video_values(write_videos(tmp_path / "videos"), "hgr", run=ONE_THREAD, model=CALM), 20
+    else:
+        tars = pack(write_pictures(tmp_path / "images", 16, 4), tmp_path / "tars")
+        values, steps = grid_recipe(tars).model_dump(mode="json", exclude_none=True), 2
+    recipe = write_toml(tmp_path / "recipe.toml", values)
     command = torchrun("-m", "vse", "train", recipe, "--into", tmp_path / "run", "--json", logs=tmp_path / "logs")
-    done = subprocess.run(command, env=environment(), timeout=120, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment(), timeout=300, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     train(Recipe.model_validate(values), tmp_path / "alone")
-    assert len(losses(tmp_path / "run")) == 20
+    assert len(losses(tmp_path / "run")) == steps
     np.testing.assert_allclose(losses(tmp_path / "run"), losses(tmp_path / "alone"), rtol=1e-4)
 
 

@@ -163,11 +163,34 @@ def test_mlflow_run_is_continued_by_a_resumed_run(tmp_path, monkeypatch):
     assert [(each.step, each.value) for each in history] == [(step, pytest.approx(0.5 / (1 + step))) for step in (0, 1)]
 
 
-def test_wandb_writes_offline_files_unless_told_otherwise(tmp_path, monkeypatch):
-    """Nothing leaves the machine by default."""
+def wandb_records(path):
+    """Yield the records of a W&B file: 7 bytes of header, then a LevelDB log in blocks of 32 KiB."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    content, place, whole = path.read_bytes(), 7, b""
+    while place + 7 <= len(content):
+        if 32768 - place % 32768 < 7:  # the rest of a block is padding
+            place += 32768 - place % 32768
+            continue
+        length, kind = int.from_bytes(content[place + 4 : place + 6], "little"), content[place + 6]
+        whole += content[place + 7 : place + 7 + length]
+        place += 7 + length
+        if kind in (1, 4):  # a full record, or its last piece
+            yield Record.FromString(whole)
+            whole = b""
+
+
+def test_wandb_writes_the_numbers_offline_unless_told_otherwise(tmp_path, monkeypatch):
+    """Nothing leaves the machine by default: the numbers of each step are in a file of the run's folder."""
     pytest.importorskip("wandb")
     monkeypatch.delenv("WANDB_MODE", raising=False)
     log = MetricsLog(tmp_path, trackers=["wandb"])
-    log.step(line(0, lr=0.1), {"compute": 0.1, "wait": 0.0})
+    for step in range(2):
+        log.step(line(step, lr=0.1), {"compute": 0.1, "wait": 0.0})
     log.close()
-    assert list(tmp_path.glob("wandb/offline-run-*/run-*.wandb"))
+    (path,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
+    found = []
+    for history in (record.history for record in wandb_records(path) if record.HasField("history")):
+        values = {item.key or item.nested_key[0]: json.loads(item.value_json) for item in history.item}
+        found.append((history.step.num, values["step/loss"]))
+    assert found == [(step, pytest.approx(0.5 / (1 + step))) for step in (0, 1)]

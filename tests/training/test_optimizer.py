@@ -8,8 +8,10 @@ from safetensors.torch import load, save
 from tests.support_models import bert_config, bigru_config, build, grid_config, region_config
 
 from vse.errors import InputError
+from vse.models.config import PoolingConfig
 from vse.training.optimizer import (
     create_optimizer,
+    gpo_parameters,
     load_optimizer_tensors,
     optimizer_tensors,
     set_rate,
@@ -48,16 +50,33 @@ def test_every_parameter_has_the_rate_of_its_part(image, text, backbone):
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_poolings_have_their_own_rate_and_no_decay(text):
+def test_gpo_has_its_own_rate_and_no_decay(text):
     """The GPOs of both sides are one group, and nothing else is in it."""
     model = build(region_config(), TEXTS[text]())
     parameters = trained_parameters(model, backbone=False)
-    optimizer = create_optimizer(parameters, RECIPE.model_copy(update={"pooling_factor": 10.0}))
-    found = rates(optimizer, parameters)
-    faster = {name for name, rate in found.items() if rate == pytest.approx(5.0)}
+    faster, decays = faster_parameters(model, parameters)
     assert faster == {name for name in parameters if "pooling." in name}
     assert {name.split(".")[0] for name in faster} == {"image_encoder", "text_encoder"}
-    assert sorted(group["weight_decay"] for group in optimizer.param_groups)[:2] == [0.0, 0.03]
+    assert decays[:2] == [0.0, 0.03]
+
+
+@pytest.mark.parametrize("pooling", ["seq2seq", "gcn-avg", "self-attention", "fspool", "gem"])
+def test_other_learned_poolings_have_the_rate_of_the_rest(pooling):
+    """The factor is GPO's alone: beside it another pooling keeps the full rate and its weight decay."""
+    model = build(region_config(pooling=PoolingConfig(name=pooling)), bigru_config())
+    parameters = trained_parameters(model, backbone=False)
+    faster, decays = faster_parameters(model, parameters)
+    assert {name for name in parameters if name.startswith("image_encoder.pooling.")}
+    assert faster == {name for name in parameters if name.startswith("text_encoder.pooling.")}
+    assert decays == [0.0, 0.03]
+
+
+def faster_parameters(model, parameters):
+    """The names with ten times the rate, and the weight decay of each group in order."""
+    recipe = RECIPE.model_copy(update={"pooling_factor": 10.0})
+    optimizer = create_optimizer(parameters, recipe, gpo=gpo_parameters(model))
+    faster = {name for name, rate in rates(optimizer, parameters).items() if rate == pytest.approx(5.0)}
+    return faster, sorted(group["weight_decay"] for group in optimizer.param_groups)
 
 
 def test_of_a_backbone_only_the_named_parts_are_trained():

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from tests.training.support import tiny_recipe, write_pairs
 from torch import nn
 
 import vse
+from vse.convert.onnx_export import export_onnx
 from vse.errors import InputError
+from vse.models.inspection import inspect_folder
 from vse.pooling import TopPercentPool, create_pooling
 from vse.progress import SilentProgress
 from vse.training import train
@@ -29,6 +32,18 @@ class Notes(SilentProgress):
 
     def note(self, message: str) -> None:
         self.said.append(message)
+
+
+class Impatient(SilentProgress):
+    """Interrupts after a number of steps."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def advance(self, amount: int = 1, message: str = "") -> None:
+        self.left -= amount
+        if self.left == 0:
+            raise KeyboardInterrupt
 
 
 @pytest.fixture(scope="module")
@@ -91,18 +106,6 @@ def test_run_with_searched_poolings_keeps_what_it_selects(data, tmp_path):
 def test_run_with_searched_poolings_resumes_exactly(data, tmp_path):
     """Interrupted in the search and after it, a run ends with the same figures."""
     train(searching(data), tmp_path / "whole")
-
-    class Impatient(SilentProgress):
-        """Interrupts after a number of steps."""
-
-        def __init__(self, steps: int) -> None:
-            self.left = steps
-
-        def advance(self, amount: int = 1, message: str = "") -> None:
-            self.left -= amount
-            if self.left == 0:
-                raise KeyboardInterrupt
-
     recipe = searching(data, run={"threads": 1, "readers": 1, "checkpoint_minutes": 1e-9})
     for steps in (5, 16):
         with pytest.raises(KeyboardInterrupt):
@@ -123,3 +126,70 @@ def test_search_that_cannot_work_is_refused(data, changes, message):
     """No epochs to search in, none to train afterwards, or an average over drawn percentages."""
     with pytest.raises(InputError, match=message):
         searching(data, **changes)
+
+
+HELD = {"name": "gpo", "options": {"start": 50}}
+AVERAGED = {
+    "embed_size": 16,
+    "image": {"kind": "region", "feature_size": 16, "hidden_size": 8, "pooling": "avg"},
+    "text": {"kind": "bigru", "word_size": 8, "pooling": "avg"},
+}
+
+
+def holding(data: Path, **changes: object):
+    """GPO on both sides, held at half of the values in the first two of four epochs, with weight decay."""
+    image = {"kind": "region", "feature_size": 16, "hidden_size": 8, "head": "linear", "pooling": HELD}
+    model = {"embed_size": 16, "image": image, "text": {"kind": "bigru", "word_size": 8, "pooling": HELD}}
+    schedule = {"epochs": 4, "batch_size": 16, "decay_epochs": 1, "pooling_from": 2}
+    optimizer = {"weight_decay": 0.1}
+    return tiny_recipe(data, **({"model": model, "schedule": schedule, "optimizer": optimizer} | changes))
+
+
+def gpo_weights(folder: Path) -> dict[str, torch.Tensor]:
+    return {name: value for name, value in vse.load(str(folder)).state_dict().items() if "pooling." in name}
+
+
+def test_held_gpo_resumes_exactly_and_is_saved(data, tmp_path):
+    """Held and then trained, interrupted in both, a run ends with the same figures and weights; exports and curves
+    have its coefficients.
+    """
+    train(holding(data), tmp_path / "whole")
+    recipe = holding(data, run={"threads": 1, "readers": 1, "checkpoint_minutes": 1e-9})
+    states = []
+    for steps in (2, 5, 18):
+        with pytest.raises(KeyboardInterrupt):
+            train(recipe, tmp_path / "parts", progress=Impatient(steps))
+        (state,) = (tmp_path / "parts").glob("checkpoint-*/state.safetensors")
+        states.append(load_file(state))
+    early, later, trained = states
+    for name, value in early.items():
+        if "pooling." in name:  # no gradient, no weight decay, no state in the optimizer
+            assert name.startswith("model|")
+            assert torch.equal(later[name], value)
+            assert not torch.equal(trained[name], value)
+    rest = [name for name in early if name.startswith("model|") and "pooling." not in name]
+    assert any(not torch.equal(early[name], later[name]) for name in rest)
+    train(recipe, tmp_path / "parts")
+    assert read_metrics(tmp_path / "parts") == read_metrics(tmp_path / "whole")
+    whole, parts = gpo_weights(tmp_path / "whole/last"), gpo_weights(tmp_path / "parts/last")
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+    model = vse.load(str(tmp_path / "whole/last"))
+    curves = inspect_folder(tmp_path / "whole/last").curves
+    expected = model.image_encoder.pooling.coefficients(curves[0].size)
+    torch.testing.assert_close(torch.tensor(curves[0].coefficients), expected)
+    assert 0.8 < float(expected[: curves[0].size // 2].sum()) < 1
+    report = export_onnx(model, tmp_path / "export", largest_set=40)
+    assert max(tower.max_difference for tower in report.agreement.values()) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"schedule": {"epochs": 4, "decay_epochs": 1, "pooling_from": 4}}, "leaves no epoch of 4 that trains GPO"),
+        ({"model": AVERAGED}, "no side of the model is pooled with GPO"),
+    ],
+)
+def test_held_gpo_that_is_never_trained_is_refused(data, tmp_path, changes, message):
+    """No epoch left for it, or no GPO."""
+    with pytest.raises(InputError, match=message):
+        train(holding(data, **changes), tmp_path)

@@ -80,6 +80,7 @@ OTHER = {
     "schedule.decay_epochs": 5,
     "schedule.decay_factor": 0.5,
     "schedule.search_epochs": 2,
+    "schedule.pooling_from": 3,
     "schedule.frozen_epochs": 0,
     "augmentation.image": "none",
     "augmentation.text": "released",

@@ -13,6 +13,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from vse.errors import InputError, VSEError
@@ -25,6 +26,9 @@ MEMORY_VARIABLE = "VSE_DECODE_MEMORY"
 DEFAULT_MEMORY = 768_000_000
 FREE = 96_000_000
 """Bytes that a worker may take without asking; enough for an ordinary photograph."""
+UNKNOWN_MEMORY = 8_000_000_000
+"""Taken for the memory of a machine that does not tell."""
+_CGROUPS, _SELF_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _CPU_GRACE = 5.0
 _MAX_HEADER, _MAX_BODY = 64_000_000, 2_000_000_000
 _FRAME = struct.Struct("<IQ")
@@ -47,6 +51,35 @@ class NeedsMemoryError(VSEError):
             f"needs about {need / 1e6:,.0f} MB to decode, at most {budget / 1e6:,.0f}: set {MEMORY_VARIABLE} to more "
             "megabytes if you trust it"
         )
+
+
+def available_memory() -> int:
+    """Return the bytes that this process may use: the machine's memory, or the limit of its cgroup if that is less."""
+    try:
+        found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # Windows
+        found = 0
+    return min([found if found > 0 else UNKNOWN_MEMORY, *cgroup_numbers("memory.max", "memory.limit_in_bytes")])
+
+
+def cgroup_numbers(name: str, older: str = "") -> list[int]:
+    """Return the first number in a file of this process's cgroup and those above it; ``older`` is its name in v1."""
+    found: list[int] = []
+    try:
+        groups = _SELF_CGROUP.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return found
+    for number, controllers, path in (line.split(":", 2) for line in groups if line.count(":") >= 2):
+        file, root = (name, _CGROUPS) if number == "0" else (older, _CGROUPS / controllers)
+        if not file or (number != "0" and "memory" not in controllers.split(",")):
+            continue
+        place = root / path.strip("/")
+        for folder in (place, *place.parents):
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                found.append(int((folder / file).read_text(encoding="ascii").split()[0]))
+            if folder == root:
+                break
+    return found
 
 
 def memory_budget() -> int:

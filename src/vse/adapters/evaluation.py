@@ -7,6 +7,7 @@ candidate is among the first k, as ``vse eval`` does; among equal scores, ``vse 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from os import PathLike, fspath
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from vse.inputs.preprocessing import load_pixels
 
 
 def _loaded(model: Any) -> Any:
-    return vse.load(model) if isinstance(model, str) else model
+    return vse.load(fspath(model)) if isinstance(model, str | PathLike) else model
 
 
 class CLIPBenchmarkModel:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from vse._version import __version__
 from vse.errors import InputError, VSEError, require
-from vse.index import open_collection, overview_of, parse_typed, search
-from vse.index.results import Result, clock
+from vse.index import collection_relevance, open_collection, overview_of, parse_typed, search
+from vse.index.relevance import WEAK
+from vse.index.results import Result, SearchResults, clock
 from vse.index.types import Collection
 
 if TYPE_CHECKING:
@@ -21,10 +23,10 @@ if TYPE_CHECKING:
     from llama_index.core.retrievers import BaseRetriever as LlamaRetriever
 
 
-def find(collection: Collection, text: str, k: int, **options: Any) -> tuple[Result, ...]:
-    """Return the best ``k`` results for a text, which may hold quotes and filters as in the search box."""
+def find(collection: Collection, text: str, k: int, **options: Any) -> SearchResults:
+    """Search for a text, which may hold quotes and filters as in the search box."""
     typed = parse_typed(text)
-    return search(collection, typed.query, k, where=typed.where, **options).results
+    return search(collection, typed.query, k, where=typed.where, **options)
 
 
 def describe(result: Result) -> str:
@@ -34,11 +36,11 @@ def describe(result: Result) -> str:
     return f"{result.kind}{moment}: {result.path}{fit}"
 
 
-def _opened(collection: Collection | str) -> Collection:
-    return open_collection(collection) if isinstance(collection, str) else collection
+def _opened(collection: Collection | str | PathLike[str]) -> Collection:
+    return open_collection(collection) if isinstance(collection, str | PathLike) else collection
 
 
-def langchain_retriever(collection: Collection | str, k: int = 4, **options: Any) -> BaseRetriever:
+def langchain_retriever(collection: Collection | str | PathLike[str], k: int = 4, **options: Any) -> BaseRetriever:
     """Return a LangChain retriever over a collection.
 
     Args:
@@ -59,13 +61,13 @@ def langchain_retriever(collection: Collection | str, k: int = 4, **options: Any
         """Searches a collection of vse."""
 
         def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
-            found = find(opened, query, k, **options)
+            found = find(opened, query, k, **options).results
             return [Document(page_content=describe(each), metadata=each.to_json(), id=str(each.id)) for each in found]
 
     return VSERetriever()
 
 
-def llama_index_retriever(collection: Collection | str, k: int = 4, **options: Any) -> LlamaRetriever:
+def llama_index_retriever(collection: Collection | str | PathLike[str], k: int = 4, **options: Any) -> LlamaRetriever:
     """Return a LlamaIndex retriever over a collection; arguments as for :func:`langchain_retriever`."""
     require("llama_index.core", extra="adapters", purpose="a LlamaIndex retriever")
     from llama_index.core.retrievers import BaseRetriever
@@ -77,7 +79,7 @@ def llama_index_retriever(collection: Collection | str, k: int = 4, **options: A
         """Searches a collection of vse."""
 
         def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-            found = find(opened, query_bundle.query_str, k, **options)
+            found = find(opened, query_bundle.query_str, k, **options).results
             return [
                 NodeWithScore(
                     node=TextNode(text=describe(each), id_=str(each.id), metadata=each.to_json()), score=each.score
@@ -103,7 +105,7 @@ def langchain_embeddings(model: Any = "photo") -> Embeddings:
 
     import vse
 
-    loaded = vse.load(model) if isinstance(model, str) else model
+    loaded = vse.load(fspath(model)) if isinstance(model, str | PathLike) else model
 
     class VSEEmbeddings(Embeddings):
         """Embeds texts."""
@@ -127,7 +129,10 @@ INSTRUCTIONS = (
 
 
 def search_collection(collection: Collection, query: str, limit: int = 10) -> dict[str, Any]:
-    """Return the results of a query as JSON, for an assistant.
+    """Return the results of a query as JSON, for an assistant: like ``vse search``, without what does not match.
+
+    Returns:
+        ``query``, ``results``, ``notes`` about the query, and ``empty_reason``: the condition that leaves no result.
 
     Raises:
         InputError: The query is empty or too long, or the limit is out of range.
@@ -136,8 +141,10 @@ def search_collection(collection: Collection, query: str, limit: int = 10) -> di
         raise InputError(f"a query of {len(query)} characters: expected 1 to {MAX_TEXT}")
     if not 1 <= limit <= MAX_RESULTS:
         raise InputError(f"limit {limit}: expected 1 to {MAX_RESULTS}")
-    results = find(collection, query, limit)
-    return {"query": query, "results": [result.to_json() for result in results]}
+    relevance = collection_relevance(collection)
+    minimum = None if relevance is None else WEAK
+    found = find(collection, query, limit, min_relevance=minimum, relevance=relevance).to_json()
+    return {"query": query} | {name: found[name] for name in ("results", "notes", "empty_reason")}
 
 
 def create_server(collection: Collection) -> Any:

@@ -11,6 +11,8 @@ only with ``trust_remote_code=True``.
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,15 @@ require("sentence_transformers", extra="adapters", purpose="vse.adapters.sentenc
 
 from sentence_transformers.base.modules import InputModule, Module  # noqa: E402
 
+from vse.models.sources import model_folder  # noqa: E402
 from vse.pooling import create_pooling  # noqa: E402
+
+COPY = "model"
+"""Where a saved :class:`VSEEncoder` keeps its model, in its own folder."""
+
+
+def _hub_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: options[key] for key in ("token", "cache_folder", "revision", "local_files_only") if key in options}
 
 
 class GPOPooling(Module):
@@ -72,7 +82,7 @@ class GPOPooling(Module):
         cls, model_name_or_path: str, subfolder: str = "", **options: Any
     ) -> GPOPooling:
         """Read what :meth:`save` wrote."""
-        hub = {key: options[key] for key in ("token", "cache_folder", "revision", "local_files_only") if key in options}
+        hub = _hub_options(options)
         module = cls(**cls.load_config(model_name_or_path, subfolder=subfolder, **hub))
         if any(True for _ in module.parameters()):
             cls.load_torch_weights(model_name_or_path, subfolder=subfolder, model=module, **hub)
@@ -128,8 +138,21 @@ class VSEEncoder(InputModule):
         return int(self.model.embed_size)
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
-        """Write the source; the model itself stays where it is."""
-        source = Path(self.source)
-        if source.is_dir():
-            self.source = str(source.resolve())
-        self.save_config(output_path)
+        """Copy the model's folder to ``output_path/model``: what is saved can be moved and needs no other files."""
+        source, copy = model_folder(self.source).resolve(), Path(output_path) / COPY
+        if source != copy.resolve():
+            if copy.exists():
+                shutil.rmtree(copy)
+            shutil.copytree(source, copy)
+        (Path(output_path) / self.config_file_name).write_text(json.dumps({"source": COPY}) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(  # type: ignore[override]  # passes on what it is given
+        cls, model_name_or_path: str, subfolder: str = "", **options: Any
+    ) -> VSEEncoder:
+        """Read what :meth:`save` wrote; a source outside the folder is what :func:`vse.load` accepts."""
+        hub = _hub_options(options)
+        source = cls.load_config(model_name_or_path, subfolder=subfolder, **hub)["source"]
+        folder = cls.load_dir_path(model_name_or_path, subfolder=subfolder, **hub)
+        inside = Path(folder or "") / source
+        return cls(str(inside) if inside.is_dir() else source)

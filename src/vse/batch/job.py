@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import socket
 import time
 from collections.abc import Generator, Sequence
 from contextlib import closing
@@ -11,16 +13,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from vse.batch.embedders import worker_model
-from vse.batch.shards import (
-    MANIFEST,
-    DType,
-    Format,
-    Manifest,
-    ShardResult,
-    agree,
-    complete_shards,
-    compute_shard,
-)
+from vse.batch.manifest import DType, Format, Manifest, agree, complete_shards, read_manifest
+from vse.batch.shards import ShardResult, compute_shard, list_damaged
 from vse.batch.sources import Listing, list_source
 from vse.batch.store import Store, StoreError, is_url, open_store
 from vse.errors import InputError, VSEError, first_line, require, unknown_choice
@@ -31,7 +25,8 @@ SHARD_SIZE = 10_000
 RETRIES = 3
 """How often Ray repeats a shard whose worker or node was lost."""
 MAX_ERRORS = 3
-"""Shards that may fail on Ray before the job stops; one of a damaged file leaves the others going."""
+"""Shards that may fail before the job stops; one of a damaged file leaves the others going."""
+CONNECT_SECONDS = 5.0
 AHEAD = 2
 """Ray tasks in flight for each CPU of the cluster."""
 Results: TypeAlias = Generator["ShardResult", None, None]
@@ -42,7 +37,8 @@ class EmbedReport:
     """What a job did, and what is there now.
 
     ``embedded`` and ``failed`` count images of this job; ``skipped`` are shards that were there; ``remaining`` are
-    shards that are not there yet, of all workers. Failures are listed in ``failures/*.parquet``.
+    shards that are not there yet, of all workers; ``damaged`` are packed files that cannot be read. Failures are
+    listed in ``failures/*.parquet``.
     """
 
     source: str
@@ -55,6 +51,7 @@ class EmbedReport:
     remaining: int
     embedded: int
     failed: int
+    damaged: int
     seconds: float
     images_per_second: float
     workers: int
@@ -74,6 +71,12 @@ class Work:
     model: str
     device: str | None
     threads: int | None
+    again: frozenset[int] = frozenset()
+    """Shards to compute although they are there."""
+
+    def is_done(self, shard: int, store: Store) -> bool:
+        """Return whether another job wrote a shard meanwhile."""
+        return shard not in self.again and all(map(store.is_whole, self.manifest.names(shard)))
 
     def run(self, shard: int, store: Store | None = None, progress: ProgressReporter | None = None) -> ShardResult:
         """Compute a shard in this process."""
@@ -109,6 +112,7 @@ def embed(
     format: Format = "parquet",  # noqa: A002 - as the option is called
     dtype: DType = "float32",
     text: str | None = None,
+    retry_failed: bool = False,
     device: str | None = None,
     threads: int | None = None,
     batch_size: int = 32,
@@ -126,6 +130,7 @@ def embed(
         format: ``"parquet"``, or ``"clip-retrieval"`` for its ``img_emb`` and ``metadata``.
         dtype: ``"float32"`` or ``"float16"``.
         text: Also embed the texts of this field of the source, such as ``"caption"``.
+        retry_failed: Compute shards again in which images failed.
         device: Where the model runs; the CPU by default.
         threads: Threads on the CPU; with Ray, the CPUs of each worker.
         batch_size: Images that the model computes at once; other batch sizes give slightly other embeddings.
@@ -140,13 +145,14 @@ def embed(
     """
     began = time.perf_counter()
     _check(shard, shard_size, format, dtype, batch_size)
+    if ray is not None:
+        _check_cluster(ray)
     place, target = os.fspath(source), os.fspath(into)
     _check_apart(place, target)
     report = progress or SilentProgress()
     store = open_store(target)
-    content = store.read(MANIFEST)
-    known = () if content is None else Manifest.from_json(content, store.place).parts
-    listing = list_source(place, known)
+    there = read_manifest(store)
+    listing = list_source(place, () if there is None else there.parts, store)
     if text is not None and listing.kind != "packed":
         raise InputError(f"{place} has no column {text!r}: texts come with tars and Parquet; leave it out")
     towers = worker_model(model, device, threads)
@@ -156,6 +162,7 @@ def embed(
         model=towers.fingerprint(),
         model_source=str(model),
         dimensions=towers.embed_size,
+        source=listing.kind,
         source_digest=listing.digest,
         items=len(listing),
         shard_size=shard_size,
@@ -165,11 +172,14 @@ def embed(
         batch_size=batch_size,
         parts=listing.parts,
     )
-    manifest = agree(store, wanted)
-    there = complete_shards(store, manifest)
+    manifest, everything = agree(store, wanted)
+    if listing.kind == "packed":
+        list_damaged(store, listing.damaged, listing.parts)
+    before = complete_shards(store, manifest, everything)
+    again = {number for number, failed in before.items() if failed and retry_failed}
     mine = [number for number in range(manifest.shards) if number % shard[1] == shard[0] - 1]
-    missing = [number for number in mine if number not in there]
-    work = Work(listing, manifest, target, model, device, threads)
+    missing = [number for number in mine if number not in before or number in again]
+    work = Work(listing, manifest, target, model, device, threads, frozenset(again))
     report.start(sum(last - first for first, last in map(manifest.range, missing)), "images")
     results: list[ShardResult] = []
     workers = 1
@@ -180,7 +190,7 @@ def embed(
     with closing(runs):
         results.extend(runs)
     report.finish()
-    after = complete_shards(store, manifest)
+    after = complete_shards(store, manifest, everything)
     store.clean({manifest.name(number) for number in after})
     seconds = time.perf_counter() - began
     done = sum(result.embedded + result.failed for result in results)
@@ -195,6 +205,7 @@ def embed(
         remaining=manifest.shards - len(after),
         embedded=sum(result.embedded for result in results),
         failed=sum(result.failed for result in results),
+        damaged=len(listing.damaged),
         seconds=round(seconds, 3),
         images_per_second=round(done / seconds, 1) if done else 0.0,
         workers=workers,
@@ -245,15 +256,21 @@ class _Forward:
 
 
 def _run_here(work: Work, shards: Sequence[int], store: Store, report: ProgressReporter) -> Results:
+    errors: list[VSEError] = []
     for shard in shards:
-        if _is_there(store, work.manifest, shard):  # another job was faster
+        if work.is_done(shard, store):  # another job was faster
             report.advance(work.manifest.range(shard)[1] - work.manifest.range(shard)[0])
             continue
-        yield work.run(shard, store, _Forward(report))
-
-
-def _is_there(store: Store, manifest: Manifest, shard: int) -> bool:
-    return store.exists(manifest.name(shard))
+        try:
+            result = work.run(shard, store, _Forward(report))
+        except InputError as error:  # a damaged file: the other shards go on
+            errors.append(error)
+            if len(errors) == MAX_ERRORS:
+                raise
+            continue
+        yield result
+    if errors:
+        raise errors[0]
 
 
 def _run_on_ray(
@@ -263,6 +280,21 @@ def _run_on_ray(
     cpus = threads or 1
     slots = max(1, int(ray.cluster_resources().get("CPU", 1)) // cpus)
     return min(slots, max(1, len(shards))), _ray_results(ray, work, shards, cpus, slots, report)
+
+
+def _check_cluster(address: str) -> None:
+    """Refuse an address where nobody answers: Ray itself would try for minutes."""
+    if address == "auto":
+        return
+    found = re.fullmatch(r"(?:ray://)?\[?([^\s/]+?)\]?:([0-9]{1,5})", address)
+    if found is None:
+        raise InputError(f"--ray {address}: expected auto or HOST:PORT")
+    try:
+        socket.create_connection((found[1], int(found[2])), timeout=CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise InputError(
+            f"no Ray cluster at {address} ({first_line(error)}): start one with 'ray start', or check the address"
+        ) from None
 
 
 def _connect(address: str) -> Any:
@@ -288,7 +320,7 @@ def _connect(address: str) -> Any:
 def _ray_shard(work: Work, shard: int) -> ShardResult | None:
     """The task of a Ray worker: nothing if the shard is there by now, as after a retry."""
     store = open_store(work.into)
-    return None if _is_there(store, work.manifest, shard) else work.run(shard, store)
+    return None if work.is_done(shard, store) else work.run(shard, store)
 
 
 def _ray_results(

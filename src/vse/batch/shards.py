@@ -1,183 +1,31 @@
-"""The shards of an embedding job: how work is split, how a shard is named, computed and written.
-
-A shard is a number of consecutive images. Its name follows from the manifest alone, so that every worker knows which
-shards are there, and two jobs that compute the same one write the same file.
-"""
+"""Compute a shard of an embedding job and write it: Parquet, or the files that clip-retrieval reads."""
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
-import re
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from functools import cached_property
-from typing import Any, Literal
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vse.batch.embedders import embed_texts, fixed_lists
-from vse.batch.sources import Listing, Part, Record, ShardItems, plain_fields
+from vse.batch.manifest import Manifest
+from vse.batch.parts import DamagedPart, Part, digest_of, readable_name
+from vse.batch.sources import Listing, Record, ShardItems, plain_fields
 from vse.batch.store import Store
-from vse.errors import InputError, require
+from vse.errors import require
 from vse.models.encode import BadImage
 from vse.models.protocols import EmbeddingModel
 from vse.progress import ProgressReporter
 
-Format = Literal["parquet", "clip-retrieval"]
-DType = Literal["float32", "float16"]
-MANIFEST = "manifest.json"
-VERSION = 1
-KIND = "vse-embed"
 ORIGIN = "vse-embeddings"
 """Key of the model in the metadata of a Parquet file, which ``vse collection import`` reads."""
 MAX_METADATA = 100_000
 """Characters of the metadata of one image."""
-_SHARD = re.compile(r"(shard-\d{5,}-[0-9a-f]{12}\.parquet|metadata/metadata_\d{5,}\.parquet)")
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """What all workers of a destination agree on; equal for every job that may write there.
-
-    Attributes:
-        model: Fingerprint of the model.
-        model_source: Where the first job loaded it from; may differ between machines.
-        dimensions: Width of the embeddings.
-        source_digest: Of the names and sizes of the source.
-        items: Images of the source.
-        shard_size: Images per shard; the last may have fewer.
-        format: Files of a shard.
-        dtype: Type of the embeddings.
-        text: The field whose texts are embedded too.
-        batch_size: Images computed at once: a quantized model scales its activations by the batch.
-        parts: The packed files of the source.
-    """
-
-    model: str
-    model_source: str
-    dimensions: int
-    source_digest: str
-    items: int
-    shard_size: int
-    format: Format
-    dtype: DType
-    text: str | None
-    batch_size: int
-    parts: tuple[Part, ...] = field(default=(), compare=False)
-
-    @property
-    def shards(self) -> int:
-        """Number of shards."""
-        return -(-self.items // self.shard_size)
-
-    def range(self, shard: int) -> tuple[int, int]:
-        """Return the first image of a shard, and the first after it."""
-        return shard * self.shard_size, min((shard + 1) * self.shard_size, self.items)
-
-    def digest(self, shard: int) -> str:
-        """Return a name for the content of a shard: its images, the model, and how they are stored."""
-        return hashlib.sha256(f"{self._state} {self.range(shard)}".encode()).hexdigest()[:12]
-
-    @cached_property
-    def _state(self) -> str:
-        return json.dumps({name: getattr(self, name) for name in WHY}, sort_keys=True)
-
-    def name(self, shard: int) -> str:
-        """Return the file whose presence means that a shard is complete."""
-        if self.format == "parquet":
-            return f"shard-{shard:05}-{self.digest(shard)}.parquet"
-        return f"metadata/metadata_{shard:05}.parquet"
-
-    def failures_name(self, shard: int) -> str:
-        """Return the file that lists the images of a shard without an embedding."""
-        return f"failures/failures-{shard:05}-{self.digest(shard)}.parquet"
-
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": KIND, "version": VERSION, **asdict(self), "shards": self.shards}
-
-    @classmethod
-    def from_json(cls, content: bytes, place: str) -> Manifest:
-        """Read the manifest of a destination.
-
-        Raises:
-            InputError: It is not one of ours, or of another version.
-        """
-        try:
-            value = json.loads(content)
-            if value["kind"] != KIND or value["version"] != VERSION:
-                raise ValueError(f"{value['kind']} version {value['version']}")
-            parts = tuple(Part(str(p["name"]), int(p["size"]), int(p["count"])) for p in value["parts"])
-            known = {name: value[name] for name in cls.__dataclass_fields__ if name != "parts"}
-            found = cls(**known, parts=parts)
-            if found.items < 1 or found.shard_size < 1 or value["shards"] != found.shards:
-                raise ValueError("its numbers do not agree")
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
-            raise InputError(
-                f"{place}/{MANIFEST} cannot be used ({str(error)[:100]}): expected that of 'vse embed' version "
-                f"{VERSION}; choose another destination"
-            ) from None
-        return found
-
-
-WHY = {
-    "model": "another model",
-    "dimensions": "another model",
-    "source_digest": "another source, or the source has changed",
-    "items": "another source, or the source has changed",
-    "shard_size": "another shard size",
-    "format": "another format",
-    "dtype": "another type of numbers",
-    "text": "another text column",
-    "batch_size": "another batch size",
-}
-
-
-def agree(store: Store, wanted: Manifest) -> Manifest:
-    """Write the manifest of a new destination, or check that the one there is for the same work.
-
-    Raises:
-        InputError: The destination belongs to other work, or has shards without a manifest.
-    """
-    content = store.read(MANIFEST)
-    if content is None:
-        left = next((name for name, _ in store.names() if _SHARD.fullmatch(name)), None)
-        if left is not None:
-            raise InputError(f"{store.place} has shards ({left}) but no {MANIFEST}: choose another destination")
-        store.create(MANIFEST, (json.dumps(wanted.to_json(), indent=1) + "\n").encode())
-        content = store.read(MANIFEST)  # another job may have been first
-        if content is None:
-            raise InputError(f"{store.place}/{MANIFEST} cannot be read after it was written")
-    found = Manifest.from_json(content, store.place)
-    for name, why in WHY.items():
-        mine, theirs = getattr(wanted, name), getattr(found, name)
-        if mine != theirs:
-            raise InputError(
-                f"{store.place} is for {why} ({name} {theirs!r}, not {mine!r}): choose another destination"
-            )
-    return found
-
-
-def complete_shards(store: Store, manifest: Manifest) -> set[int]:
-    """Return the shards that are there.
-
-    Raises:
-        InputError: A shard was written by other work.
-    """
-    names = {manifest.name(shard): shard for shard in range(manifest.shards)}
-    found: set[int] = set()
-    for name, _ in store.names():
-        if name in names:
-            found.add(names[name])
-        elif _SHARD.fullmatch(name):
-            raise InputError(
-                f"{store.place}/{name} is no shard of this manifest (another model or source wrote it): "
-                "remove it, or choose another destination"
-            )
-    return found
 
 
 @dataclass(frozen=True)
@@ -210,6 +58,7 @@ def compute_shard(
     problems: list[BadImage] = []
     items = ShardItems(listing, first, last)
     vectors = model.encode_images(items, batch_size=manifest.batch_size, problems=problems, progress=progress)
+    items.expect_source()
     reasons = {problem.index: problem.reason for problem in problems}
     records: list[Record] = []
     for row in range(last - first):
@@ -226,14 +75,16 @@ def compute_shard(
     failed = [(records[row].path, reasons[row]) for row in sorted(reasons)]
     if failed:
         store.write(manifest.failures_name(shard), _failures(failed))
+    else:
+        store.remove(manifest.failures_name(shard))
     rows = [records[row] for row in kept]
     type_ = np.dtype(manifest.dtype)
     stored = vectors[kept].astype(type_)
     stored_texts = None if texts is None else texts[kept].astype(type_)
     if manifest.format == "clip-retrieval":
-        store.write(f"img_emb/img_emb_{shard:05}.npy", _npy(stored))
+        store.write(manifest.names(shard)[0], _npy(stored))
         if stored_texts is not None:
-            store.write(f"text_emb/text_emb_{shard:05}.npy", _npy(stored_texts))
+            store.write(f"text_emb/text_emb_{manifest.key(shard)}.npy", _npy(stored_texts))
         store.write(manifest.name(shard), _table(manifest, shard, rows, None, None))
     else:
         store.write(manifest.name(shard), _table(manifest, shard, rows, stored, stored_texts))
@@ -291,6 +142,19 @@ def _metadata(record: Record) -> str:
         short = {name: value for name, value in fields.items() if len(json.dumps(value)) <= 1000}
         text = json.dumps(dict(list(short.items())[: MAX_METADATA // 2000]), ensure_ascii=False)
     return text
+
+
+def list_damaged(store: Store, damaged: Iterable[DamagedPart], readable: Iterable[Part]) -> None:
+    """List packed files that cannot be read as failures, and no longer those that can."""
+
+    def listed(name: str) -> str:
+        return f"failures/file-{readable_name(name)}-{digest_of(name)}.parquet"
+
+    there = {name for name, _ in store.names() if name.startswith("failures/file-")}
+    for part in damaged:
+        store.write(listed(part.name), _failures([(part.name, part.reason)]))
+    for name in there.intersection(listed(part.name) for part in readable):
+        store.remove(name)
 
 
 def _failures(failed: Sequence[tuple[str, str]]) -> bytes:

@@ -11,14 +11,15 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import accumulate, islice, product
 from typing import Any, Literal
 
-from vse.batch.store import OBJECT_STORES, Store, is_url, open_store
-from vse.data.packed import ENDINGS, Packed, open_packed
+from vse.batch.parts import DamagedPart, Part, count_parts, open_part
+from vse.batch.store import OBJECT_STORES, AccessError, Store, StoreError, is_url, open_store
+from vse.data.packed import ENDINGS, Packed
 from vse.errors import InputError
 from vse.inputs.files import encodable, kind_of_name
 from vse.inputs.images import BadImageError
@@ -29,21 +30,16 @@ MAX_LINE = 10_000
 MAX_LIST_BYTES = 20_000_000_000
 MAX_EXPANDED = 1_000_000
 """Names that braces may stand for."""
+PROBES = 16
+"""Images that are tried when all of a shard are unreachable."""
+SURELY_LOST = 8
+"""Files of a folder that do not vanish together unless the folder does."""
 FILES_OPEN = 4
 """Packed files that a process keeps open."""
 FETCHED = OBJECT_STORES | {"http", "https"}
 """Protocols of URLs in lists and tables."""
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
-
-
-@dataclass(frozen=True)
-class Part:
-    """A packed file: its name, size in bytes, and number of images."""
-
-    name: str
-    size: int
-    count: int
 
 
 @dataclass(frozen=True)
@@ -64,7 +60,9 @@ class Listing:
         kind: What the names are: images of a folder, lines of a list, or packed files.
         names: The images; empty for packed files.
         parts: The packed files.
-        digest: Of the names and sizes, whatever the place.
+        digest: Of the names and sizes, whatever the place; of packed files of the kind alone.
+        damaged: Packed files that are left out.
+        offsets: The place where offsets of tars are kept.
     """
 
     place: str
@@ -72,6 +70,8 @@ class Listing:
     names: tuple[str, ...]
     parts: tuple[Part, ...]
     digest: str
+    damaged: tuple[DamagedPart, ...] = ()
+    offsets: str | None = None
 
     def __len__(self) -> int:
         return self._starts[-1] if self.kind == "packed" else len(self.names)
@@ -88,8 +88,8 @@ class Listing:
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in {"store", "_starts"}}
 
-    def image(self, number: int) -> bytes | str:
-        """Return the content or the local path of an image; raise BadImageError if there is none."""
+    def image(self, number: int) -> bytes:
+        """Return the content of an image; raise BadImageError if there is none."""
         if self.kind != "packed":
             return self._named(self.names[number])
         part, index = self._find(number)
@@ -113,12 +113,12 @@ class Listing:
         return self.parts[at], number - self._starts[at]
 
     def _packed(self, part: Part) -> Packed:
-        packed = _opened(self.place, part.name)
+        packed = _opened(self.place, part.name, part.size, self.offsets)
         if len(packed) != part.count:
             raise InputError(f"{self.place}/{part.name} holds {len(packed):,} images, expected {part.count:,}")
         return packed
 
-    def _named(self, name: str) -> bytes | str:
+    def _named(self, name: str) -> bytes:
         """Return the image at a name of a list or a table: relative to its place, a local path, or a URL."""
         if is_url(name):
             if name.partition("://")[0].lower() not in FETCHED or "::" in name:
@@ -130,8 +130,8 @@ class Listing:
 
 
 @lru_cache(maxsize=FILES_OPEN)
-def _opened(place: str, name: str) -> Packed:
-    return open_packed(name, open_store(place).opener(name))
+def _opened(place: str, name: str, size: int, offsets: str | None) -> Packed:
+    return open_part(open_store(place), name, size, None if offsets is None else open_store(offsets))
 
 
 @lru_cache(maxsize=64)
@@ -139,30 +139,31 @@ def _remote(url: str) -> Store:
     return open_store(url)
 
 
-def list_source(source: str, known: Sequence[Part] = ()) -> Listing:
-    """Return the images of a source.
+def list_source(source: str, known: Sequence[Part] = (), offsets: Store | None = None) -> Listing:
+    """Return the images of a source; packed files that are damaged are left out, unless all are.
 
     Args:
         source: A folder of images, or of packed files (``.tar``, ``.parquet``, ``.arrow``); one such file, or several
             by a pattern (``data/{000..127}.tar``, ``data/*.parquet``); a list of paths and URLs (``.txt``), a line
             each; or an fsspec URL of one of these.
         known: Packed files that were counted before; equal ones are not opened again.
+        offsets: Where offsets of tars are kept.
 
     Raises:
-        InputError: There is no such source, it holds no images, or a packed file is damaged.
+        InputError: There is no such source, it holds no images, or all packed files are damaged.
         StoreError: It cannot be read now.
     """
     place, slash, name = source.rstrip("/").rpartition("/")
     pattern = name if slash else source
     base = place if slash and place else ("/" if slash else ".")
     if any(letter in source for letter in "*?{["):
-        return _patterned(source, known)
+        return _patterned(source, known, offsets)
     if pattern.lower().endswith(LISTS):
         return _from_list(open_store(base), pattern)
     if pattern.lower().endswith(ENDINGS):
         store = open_store(base)
         sizes = dict(_only(store, [pattern]))
-        return _from_packed(store, sizes, known, source)
+        return _from_packed(store, sizes, known, offsets, source)
     store = open_store(source.rstrip("/") or "/")
     found = dict(store.names())
     images = sorted(each for each in found if kind_of_name(each) == "image")
@@ -173,14 +174,14 @@ def list_source(source: str, known: Sequence[Part] = ()) -> Listing:
             f"pattern such as '{source.rstrip('/')}/*.tar'"
         )
     if packed:
-        return _from_packed(store, packed, known, source)
+        return _from_packed(store, packed, known, offsets, source)
     if not images:
         kind = "holds no images" if found else "does not exist or is empty"
         raise InputError(f"{source} {kind}: expected a folder of images, a list, or {', '.join(ENDINGS)} files")
     return Listing(store.place, "folder", tuple(images), (), _digest("folder", ((n, found[n]) for n in images)))
 
 
-def _patterned(source: str, known: Sequence[Part]) -> Listing:
+def _patterned(source: str, known: Sequence[Part], offsets: Store | None) -> Listing:
     before = re.split(r"[*?{\[]", source, maxsplit=1)[0]
     base = before.rpartition("/")[0] or ("/" if before.startswith("/") else ".")
     store = open_store(base)
@@ -194,7 +195,7 @@ def _patterned(source: str, known: Sequence[Part]) -> Listing:
     chosen = {name: size for name, size in chosen.items() if name.lower().endswith(ENDINGS)}
     if not chosen:
         raise InputError(f"{source}: no {', '.join(ENDINGS)} files of such names")
-    return _from_packed(store, chosen, known, source)
+    return _from_packed(store, chosen, known, offsets, source)
 
 
 def expand_braces(pattern: str) -> list[str]:
@@ -225,17 +226,31 @@ def _only(store: Store, wanted: Sequence[str]) -> Iterator[tuple[str, int]]:
             yield name, file.seek(0, 2)
 
 
-def _from_packed(store: Store, sizes: Mapping[str, int], known: Sequence[Part], source: str) -> Listing:
-    counted = {(part.name, part.size): part.count for part in known}
-    parts = []
-    for name in sorted(sizes):
-        size = sizes[name]
-        count = counted.get((name, size))
-        parts.append(Part(name, size, len(_opened(store.place, name)) if count is None else count))
-    listing = Listing(store.place, "packed", (), tuple(parts), _digest("packed", ((p.name, p.size) for p in parts)))
+def _from_packed(
+    store: Store, sizes: Mapping[str, int], known: Sequence[Part], offsets: Store | None, source: str
+) -> Listing:
+    if known and not shared_parts(known, sizes.items()):
+        offsets = None  # which are of another source: the destination will be refused
+    parts, damaged = count_parts(store, sizes, known, offsets)
+    if not parts:
+        raise InputError(damaged[0].reason)
+    listing = Listing(
+        place=store.place,
+        kind="packed",
+        names=(),
+        parts=tuple(parts),
+        digest=_digest("packed", iter(())),
+        damaged=tuple(damaged),
+        offsets=None if offsets is None else offsets.place,
+    )
     if not len(listing):
         raise InputError(f"{source} holds no images: expected samples or rows")
     return listing
+
+
+def shared_parts(known: Iterable[Part], sizes: Iterable[tuple[str, int]]) -> bool:
+    """Return whether a packed file of the same name and size is among those known: otherwise it is another source."""
+    return not {(part.name, part.size) for part in known}.isdisjoint(sizes)
 
 
 def _from_list(store: Store, name: str) -> Listing:
@@ -271,12 +286,44 @@ class ShardItems:
 
     def __init__(self, listing: Listing, first: int, last: int) -> None:
         self._listing, self._first, self._count = listing, first, last - first
+        self._unreachable: dict[int, AccessError] = {}
 
     def __len__(self) -> int:
         return self._count
 
-    def __getitem__(self, index: int) -> bytes | str:
-        return self._listing.image(self._first + range(self._count)[index])
+    def __getitem__(self, index: int) -> bytes:
+        index = range(self._count)[index]
+        try:
+            return self._listing.image(self._first + index)
+        except AccessError as error:
+            self._unreachable[index] = error
+            raise
+
+    def expect_source(self) -> None:
+        """Raise StoreError if images were unreachable because the source is, and not because these are missing.
+
+        The source is there if an image can be read that was read before; where none was, one of some others.
+        """
+        if not self._unreachable:
+            return
+        read = next((self._first + n for n in reversed(range(self._count)) if n not in self._unreachable), None)
+        others = len(self._listing)
+        # The names of a folder were listed by this job: that all of a shard are gone is no accident of the list.
+        sure = self._listing.kind == "folder" and self._count >= SURELY_LOST
+        probes = [read] if read is not None else [] if sure else range(0, others, -(-others // PROBES))
+        for number in probes:
+            try:
+                self._listing.image(number)
+            except AccessError:
+                continue
+            except BadImageError:
+                pass
+            return
+        name, reason = min((error.name, error.reason) for error in self._unreachable.values())
+        raise StoreError(
+            f"{self._listing.place} cannot be read ({reason}): {len(self._unreachable):,} of {self._count:,} images of "
+            f"a shard, such as {name}; nothing was written for them, and the same command resumes"
+        )
 
 
 def plain_fields(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,23 +6,24 @@ under a temporary name and renamed; an object store shows an object only when it
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, cast
 
 from vse._util.atomic import replace_file, sync_folder
 from vse._util.walk import walk_files
 from vse.data.packed import Opener, open_local
 from vse.errors import InputError, VSEError, first_line, require
 from vse.inputs.files import os_reason
-from vse.inputs.images import BadImageError, ImageLimits
+from vse.inputs.images import BadImageError, ImageLimits, file_content
 
 ATTEMPTS = 3
 PAUSE = 0.5
@@ -30,11 +31,16 @@ PAUSE = 0.5
 OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "oci", "r2", "memory"})
 """Their objects appear whole; elsewhere a file is renamed."""
 TEMPORARY = ".part"
+PARQUET_END = b"PAR1"
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
 
 class StoreError(VSEError):
     """A folder or object store cannot be read or written now; what was written before is complete."""
+
+
+class AccessError(BadImageError):
+    """An image that cannot be reached now: it is missing, or the permission, the disk or the network is."""
 
 
 class Store(Protocol):
@@ -47,20 +53,26 @@ class Store(Protocol):
     def names(self) -> Iterator[tuple[str, int]]:
         """Yield the name and size of every file below the folder; nothing if it does not exist."""
 
-    def opener(self, name: str) -> Opener:
-        """Return what opens a file for random access."""
+    def opener(self, name: str, block: int | None = None) -> Opener:
+        """Return what opens a file for random access; a store reads ``block`` bytes ahead, by default some MB."""
 
-    def content(self, name: str) -> bytes | str:
-        """Return the content of an image, or its local path."""
+    def content(self, name: str) -> bytes:
+        """Return the content of an image; raise AccessError if it cannot be reached."""
 
     def read(self, name: str) -> bytes | None:
         """Return the content of a small file, None if there is none."""
 
-    def exists(self, name: str) -> bool:
-        """Return whether there is a file of this name."""
+    def is_whole(self, name: str, size: int | None = None) -> bool:
+        """Return whether there is a file of this name, not empty and, if it is Parquet, not truncated."""
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if there is one."""
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file; readers see all of it or nothing."""
+
+    def upload(self, name: str, file: Path) -> None:
+        """Move a local file, which is on the disk of a local folder, to a name; readers see all of it or nothing."""
 
     def create(self, name: str, content: bytes) -> bool:
         """Write a file unless it exists; return whether it was written."""
@@ -117,11 +129,17 @@ class LocalStore:
             except OSError:  # a broken link: reading it says so
                 yield name, -1
 
-    def opener(self, name: str) -> Opener:
+    def opener(self, name: str, block: int | None = None) -> Opener:
         return partial(open_local, str(Path(self.place) / name))
 
-    def content(self, name: str) -> str:
-        return str(Path(self.place) / name)
+    def content(self, name: str) -> bytes:
+        path = Path(self.place) / name
+        try:
+            return file_content(path, str(path), ImageLimits())
+        except BadImageError as error:
+            if isinstance(error.__context__, OSError):  # otherwise it is a folder, too large, …
+                raise AccessError(error.name, error.reason) from None
+            raise
 
     def read(self, name: str) -> bytes | None:
         try:
@@ -131,12 +149,34 @@ class LocalStore:
         except OSError as error:
             raise StoreError(f"{Path(self.place) / name} cannot be read: {os_reason(error)}") from None
 
-    def exists(self, name: str) -> bool:
-        return (Path(self.place) / name).is_file()
+    def is_whole(self, name: str, size: int | None = None) -> bool:
+        try:
+            with (Path(self.place) / name).open("rb") as file:
+                file.seek(-len(PARQUET_END), os.SEEK_END)
+                return file.read() == PARQUET_END or not name.endswith(".parquet")
+        except OSError:  # also if it is shorter
+            return False
+
+    def remove(self, name: str) -> None:
+        try:
+            (Path(self.place) / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(f"{Path(self.place) / name} cannot be removed: {os_reason(error)}") from None
 
     def write(self, name: str, content: bytes) -> None:
         with self._temporary(name, content) as (temporary, target):
-            replace_file(temporary, target)
+            try:
+                replace_file(temporary, target)
+            except FileNotFoundError:
+                if not target.exists():  # otherwise another job completed it, and cleaned up
+                    raise
+
+    def upload(self, name: str, file: Path) -> None:
+        try:
+            replace_file(file, Path(self.place) / name)
+            sync_folder(Path(self.place))
+        except OSError as error:
+            raise StoreError(f"{Path(self.place) / name} cannot be written: {os_reason(error)}") from None
 
     def create(self, name: str, content: bytes) -> bool:
         with self._temporary(name, content) as (temporary, target):
@@ -192,14 +232,16 @@ class RemoteStore:
             found = self._retry("listed", partial(self.filesystem.find, self.root, detail=True))
         except FileNotFoundError:
             return
+        except PermissionError as error:
+            raise self._refused("listed", error) from None
         prefix = self.root + "/"
         for path in sorted(found):
             name = path[len(prefix) :] if path.startswith(prefix) else path.rpartition("/")[2]
             if not any(part.startswith(".") for part in name.split("/")):
                 yield name, int(found[path].get("size") or 0)
 
-    def opener(self, name: str) -> Opener:
-        return partial(_open_remote, self.filesystem, self._path(name), f"{self.place}/{name}")
+    def opener(self, name: str, block: int | None = None) -> Opener:
+        return partial(_open_remote, self.filesystem, self._path(name), f"{self.place}/{name}", block)
 
     def content(self, name: str) -> bytes:
         limit, path, shown = ImageLimits().max_bytes, self._path(name), f"{self.place}/{name}".rstrip("/")
@@ -214,29 +256,60 @@ class RemoteStore:
                 raise BadImageError(shown, f"more than {limit:,} bytes")
             return content
         except FileNotFoundError:
-            raise BadImageError(shown, "no such file") from None
+            raise AccessError(shown, "no such file") from None
         except PermissionError as error:
-            raise BadImageError(shown, f"no permission ({first_line(error)})") from None
+            raise AccessError(shown, f"no permission: {first_line(error)}") from None
 
     def read(self, name: str) -> bytes | None:
         try:
             return self._retry("read", partial(self.filesystem.cat_file, self._path(name)))
         except FileNotFoundError:
             return None
+        except PermissionError as error:
+            raise self._refused("read", error) from None
 
-    def exists(self, name: str) -> bool:
-        return bool(self._retry("read", partial(self.filesystem.exists, self._path(name))))
+    def is_whole(self, name: str, size: int | None = None) -> bool:
+        path, least = self._path(name), len(PARQUET_END)
+        try:
+            if size is None:
+                size = int(self._retry("read", partial(self.filesystem.size, path)) or 0)
+            if size <= least or self.whole_objects or not name.endswith(".parquet"):
+                return size > least
+            return bool(self._retry("read", partial(self.filesystem.tail, path, least)) == PARQUET_END)
+        except FileNotFoundError:
+            return False
+        except PermissionError as error:
+            raise self._refused("read", error) from None
+
+    def remove(self, name: str) -> None:
+        try:
+            self._retry("written", partial(self.filesystem.rm_file, self._path(name)))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise self._refused("written", error) from None
 
     def write(self, name: str, content: bytes) -> None:
+        self._put(name, lambda path: partial(self.filesystem.pipe_file, path, content))
+
+    def upload(self, name: str, file: Path) -> None:
+        self._put(name, lambda path: partial(self.filesystem.put_file, str(file), path))
+
+    def _put(self, name: str, put: Callable[[str], partial[Any]]) -> None:
         path = self._path(name)
         try:
             if self.whole_objects:
-                self._retry("written", partial(self.filesystem.pipe_file, path, content))
+                self._retry("written", put(path))
                 return
             temporary = f"{path}.{uuid.uuid4().hex[:8]}{TEMPORARY}"
             self._retry("written", partial(self.filesystem.makedirs, path.rpartition("/")[0], exist_ok=True))
-            self._retry("written", partial(self.filesystem.pipe_file, temporary, content))
-            self._retry("written", partial(self.filesystem.mv, temporary, path))
+            try:
+                self._retry("written", put(temporary))
+                self._retry("written", partial(self.filesystem.mv, temporary, path))
+            except BaseException:
+                with suppress(Exception):
+                    self.filesystem.rm_file(temporary)
+                raise
         except (OSError, TypeError, NotImplementedError) as error:
             raise StoreError(f"{self.place} cannot be written ({first_line(error)}): check the address") from None
 
@@ -252,11 +325,19 @@ class RemoteStore:
         return True
 
     def clean(self, complete: set[str]) -> None:
-        """Nothing is left: an upload that was not completed is no object."""
+        if self.whole_objects:  # an upload that was not completed is no object
+            return
+        for name, _ in list(self.names()):
+            if name.endswith(TEMPORARY) and name.removesuffix(TEMPORARY).rpartition(".")[0] in complete:
+                self.remove(name)
 
     def _read_some(self, path: str, size: int) -> bytes:
         with self.filesystem.open(path, "rb") as file:
             return file.read(size)
+
+    def _refused(self, done: str, error: OSError) -> StoreError:
+        reason = f"no permission: {first_line(error)}"
+        return StoreError(f"{self.place} cannot be {done} ({reason}): the same command resumes")
 
     def _path(self, name: str) -> str:
         return f"{self.root}/{name}" if name else self.root
@@ -277,10 +358,41 @@ class RemoteStore:
         raise StoreError(f"{self.place} cannot be {done}")
 
 
-def _open_remote(filesystem: Any, path: str, shown: str) -> BinaryIO:
+def _open_remote(filesystem: Any, path: str, shown: str, block: int | None) -> BinaryIO:
     try:
-        return filesystem.open(path, "rb")
+        return cast("BinaryIO", io.BufferedReader(_RemoteFile(filesystem.open(path, "rb", block_size=block), shown)))
     except FileNotFoundError:
         raise InputError(f"{shown} does not exist") from None
     except Exception as error:
         raise StoreError(f"{shown} cannot be read ({first_line(error)}): the same command resumes") from error
+
+
+class _RemoteFile(io.RawIOBase):
+    """A file whose failures are those of its store: a parser would take them for damage of the file."""
+
+    def __init__(self, file: BinaryIO, shown: str) -> None:
+        self._file, self._shown = file, shown
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            content = self._file.read(len(buffer))
+        except Exception as error:
+            raise StoreError(f"{self._shown} cannot be read ({first_line(error)}): the same command resumes") from error
+        buffer[: len(content)] = content
+        return len(content)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()

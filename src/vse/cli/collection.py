@@ -46,12 +46,21 @@ def info(index: IndexArgument, as_json: JsonOption = False) -> None:
 
 
 @collection_app.command("verify")
-def verify(index: IndexArgument, as_json: JsonOption = False) -> None:
+def verify(
+    index: IndexArgument,
+    accept_loss: Annotated[
+        bool,
+        typer.Option("--accept-loss", help="Forget changes that are missing: all folders were indexed again."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Compare all data of a collection with its checksums.
 
     The exit code is 1 if there are problems.
     """
-    with _open_folder(index) as collection, progress_on_stderr() as progress:
+    with _open_folder(index, write=accept_loss) as collection, progress_on_stderr() as progress:
+        if accept_loss:
+            collection.accept_loss()
         report = collection.verify(progress=progress)
     show(report, as_json=as_json)
     if not report.ok:
@@ -140,12 +149,12 @@ def relocate(
 def import_(
     index: Annotated[str, typer.Argument(metavar="INDEX", help="The collection; created if there is none.")],
     sources: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(
             metavar="SOURCE...",
             help="A .npy file, which a .csv, .json, .jsonl or .parquet file with a row for each embedding may follow; "
             "a .parquet or .jsonl file with a column of embeddings; or a folder of Parquet files, as 'vse embed' and "
-            "'vse collection export' write it.",
+            "'vse collection export' write it. Each may be a URL such as s3://bucket/folder.",
         ),
     ],
     model: Annotated[
@@ -187,7 +196,8 @@ def import_(
 def export(
     index: IndexArgument,
     out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="A new folder for .npy and .jsonl files, or a new .parquet file.")
+        str,
+        typer.Argument(metavar="OUT", help="A new folder for .npy and .jsonl files, or a new .parquet file; or a URL."),
     ],
     shard_rows: Annotated[
         int | None, typer.Option(metavar="N", help="Write Parquet files of N rows into the folder; resumable.")

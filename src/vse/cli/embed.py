@@ -36,6 +36,9 @@ def embed(
     text: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Also embed the texts of this column, such as caption.")
     ] = None,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Compute shards again in which images failed.")
+    ] = False,
     batch_size: Annotated[int, typer.Option(min=1, metavar="N", help="Images computed at once.")] = 32,
     device: DeviceOption = None,
     threads: ThreadsOption = None,
@@ -63,6 +66,7 @@ def embed(
                 format=format,
                 dtype=dtype,
                 text=text,
+                retry_failed=retry_failed,
                 device=device,
                 threads=threads,
                 batch_size=batch_size,

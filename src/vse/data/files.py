@@ -14,6 +14,7 @@ from typing import Any
 
 from vse.data.reading import OnProblem
 from vse.errors import InputError, require
+from vse.inputs.files import open_regular
 
 EMPTY_CAPTION = "empty caption"
 NO_TEXT = "caption that is no text"
@@ -101,27 +102,33 @@ Row = tuple[str, dict[str, Any]]
 """``file:line`` and the values by column."""
 
 
-def read_rows(path: Path, on_problem: OnProblem) -> Iterator[Row]:
-    """Yield the rows of a table; an invalid one is reported and skipped."""
-    return READERS[path.suffix.lower()](path, on_problem)
+def read_rows(path: Path, on_problem: OnProblem, *, max_bytes: int | None = None) -> Iterator[Row]:
+    """Yield the rows of a table; an invalid one is reported and skipped.
+
+    ``max_bytes`` limits the bytes that are read of a table of lines, also of one that grows meanwhile.
+    """
+    return READERS[path.suffix.lower()](path, on_problem, max_bytes)
 
 
-MAX_LINE = 16_000_000
+MAX_LINE = 4_000_000
 """Bytes of a line in a table."""
 _LONE_RETURN = re.compile(r"(?<=\r)(?!\n)")
 
 
-def stream_lines(path: Path) -> Iterator[str]:
+def stream_lines(path: Path, max_bytes: int | None = None) -> Iterator[str]:
     """Yield the lines of a UTF-8 file with their ends, one at a time; only a newline ends a line.
 
     Raises:
-        InputError: It cannot be read, is not UTF-8, or has a line beyond :data:`MAX_LINE`.
+        InputError: It cannot be read, is no regular file, is not UTF-8, has more than ``max_bytes``, or a line beyond
+            :data:`MAX_LINE`.
     """
-    number = 0
+    number = size = 0
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             while line := file.readline(MAX_LINE + 1):
-                number += 1
+                number, size = number + 1, size + len(line)
+                if max_bytes is not None and size > max_bytes:
+                    raise InputError(f"{path} has more than {max_bytes:,} bytes")
                 if len(line) > MAX_LINE:
                     raise InputError(f"{path}:{number}: a line of more than {MAX_LINE:,} bytes: is it a table?")
                 try:
@@ -136,26 +143,26 @@ def stream_lines(path: Path) -> Iterator[str]:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def _csv_lines(path: Path) -> Iterator[str]:
+def _csv_lines(path: Path, max_bytes: int | None) -> Iterator[str]:
     """Yield lines that may also end with a lone carriage return, as :mod:`csv` expects them."""
-    for line in stream_lines(path):
+    for line in stream_lines(path, max_bytes):
         if "\r" in line:
             yield from filter(None, _LONE_RETURN.split(line))
         else:
             yield line
 
 
-def _csv_rows(path: Path, on_problem: OnProblem) -> Iterator[Row]:
-    return _separated(path, ",", on_problem)
+def _csv_rows(path: Path, on_problem: OnProblem, max_bytes: int | None) -> Iterator[Row]:
+    return _separated(path, ",", on_problem, max_bytes)
 
 
-def _tsv_rows(path: Path, on_problem: OnProblem) -> Iterator[Row]:
-    return _separated(path, "\t", on_problem)
+def _tsv_rows(path: Path, on_problem: OnProblem, max_bytes: int | None) -> Iterator[Row]:
+    return _separated(path, "\t", on_problem, max_bytes)
 
 
-def _separated(path: Path, delimiter: str, on_problem: OnProblem) -> Iterator[Row]:
+def _separated(path: Path, delimiter: str, on_problem: OnProblem, max_bytes: int | None) -> Iterator[Row]:
     """Parse strictly: an unclosed quotation mark is an error, not a caption with the rest of the file."""
-    reader = csv.reader(_csv_lines(path), delimiter=delimiter, strict=True)
+    reader = csv.reader(_csv_lines(path, max_bytes), delimiter=delimiter, strict=True)
     columns: list[str] | None = None
     start = 1
     while True:
@@ -180,8 +187,8 @@ def _separated(path: Path, delimiter: str, on_problem: OnProblem) -> Iterator[Ro
         raise InputError(f"{path} is empty: expected a first line with the columns path and caption")
 
 
-def _jsonl_rows(path: Path, on_problem: OnProblem) -> Iterator[Row]:
-    for number, line in enumerate(stream_lines(path), start=1):
+def _jsonl_rows(path: Path, on_problem: OnProblem, max_bytes: int | None) -> Iterator[Row]:
+    for number, line in enumerate(stream_lines(path, max_bytes), start=1):
         place = f"{path}:{number}"
         if not line.strip():
             continue
@@ -197,7 +204,7 @@ def _jsonl_rows(path: Path, on_problem: OnProblem) -> Iterator[Row]:
             yield place, value
 
 
-def _parquet_rows(path: Path, on_problem: OnProblem) -> Iterator[Row]:
+def _parquet_rows(path: Path, on_problem: OnProblem, _max_bytes: int | None) -> Iterator[Row]:
     parquet = require("pyarrow.parquet", "train", "reading Parquet")
     pyarrow = require("pyarrow", "train", "reading Parquet")
     try:
@@ -254,7 +261,7 @@ def _expect_columns(path: Path, columns: list[str]) -> None:
             raise InputError(f"{path} has the column {name!r} twice: rename one")
 
 
-READERS: dict[str, Callable[[Path, OnProblem], Iterator[Row]]] = {
+READERS: dict[str, Callable[[Path, OnProblem, int | None], Iterator[Row]]] = {
     ".csv": _csv_rows,
     ".tsv": _tsv_rows,
     ".jsonl": _jsonl_rows,

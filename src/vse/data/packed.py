@@ -11,7 +11,8 @@ import operator
 import os
 import tarfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,9 @@ from vse.inputs.files import encodable, kind_of_name, open_regular, os_reason
 
 Opener = Callable[[], BinaryIO]
 """Opens a file for random access; called once in each process."""
+
+Member = tuple[str, str, int, int]
+"""A file in a tar: key of the sample, ending, offset and size."""
 
 TAR, PARQUET, ARROW = ".tar", ".parquet", ".arrow"
 ENDINGS = (TAR, PARQUET, ARROW)
@@ -132,12 +136,25 @@ class TarImages:
     """A WebDataset tar: consecutive members whose names differ after the first dot are one sample.
 
     Only the headers are read here; compressed tars have no offsets and are refused.
+
+    Args:
+        name: What messages call it.
+        opener: Opens it.
+        members: What :func:`tar_members` returned for it, if it was called before.
+        sides: Opens it for reading members that are small, by default as ``opener`` does.
     """
 
-    def __init__(self, name: str, opener: Opener) -> None:
+    def __init__(
+        self, name: str, opener: Opener, members: Sequence[Member] | None = None, sides: Opener | None = None
+    ) -> None:
         self.name = name
         self._opened = OpenFile(name, opener)
-        self._samples = list(_tar_samples(name, self._opened.file()))
+        self._sides = self._opened if sides is None else OpenFile(name, sides)
+        self._samples: list[_Sample] = []
+        for key, ending, offset, size in tar_members(name, sides or opener) if members is None else members:
+            if not self._samples or self._samples[-1].key != key:
+                self._samples.append(_Sample(key, {}))
+            self._samples[-1].members[ending] = offset, size
 
     def __len__(self) -> int:
         return len(self._samples)
@@ -153,7 +170,7 @@ class TarImages:
         ending, (offset, size) = found
         from vse.inputs.images import ImageLimits
 
-        return self._content(f"{sample.key}.{ending}", offset, size, ImageLimits().max_bytes)
+        return self._content(self._opened, f"{sample.key}.{ending}", offset, size, ImageLimits().max_bytes)
 
     def fields(self, number: int) -> dict[str, Any]:
         sample = self._samples[number]
@@ -161,18 +178,34 @@ class TarImages:
         for ending, (offset, size) in sample.members.items():
             member = f"{sample.key}.{ending}"
             if ending == "json":
-                found |= _json_object(self._content(member, offset, size, MAX_SIDE_BYTES), f"{self.name}/{member}")
+                content = self._content(self._sides, member, offset, size, MAX_SIDE_BYTES)
+                found |= _json_object(content, f"{self.name}/{member}")
         for ending in CAPTION_NAMES:
             if ending in sample.members:
-                content = self._content(f"{sample.key}.{ending}", *sample.members[ending], MAX_SIDE_BYTES)
-                found["caption"] = _text(content, f"{self.name}/{sample.key}.{ending}")
+                member = f"{sample.key}.{ending}"
+                content = self._content(self._sides, member, *sample.members[ending], MAX_SIDE_BYTES)
+                found["caption"] = _text(content, f"{self.name}/{member}")
                 break
         return found
 
-    def _content(self, member: str, offset: int, size: int, limit: int) -> bytes:
+    def _content(self, file: OpenFile, member: str, offset: int, size: int, limit: int) -> bytes:
         if size > limit:
             raise bad_image(f"{self.name}/{member}", f"{size:,} bytes, at most {limit:,}")
-        return self._opened.read(offset, size)
+        return file.read(offset, size)
+
+
+def tar_members(name: str, opener: Opener) -> list[Member]:
+    """Return the members of the samples of a tar, those of one sample one after the other.
+
+    Raises:
+        InputError: It is damaged, compressed, or too large for its limits.
+    """
+    with closing(opener()) as file:
+        return [
+            (sample.key, ending, offset, size)
+            for sample in _tar_samples(name, file)
+            for ending, (offset, size) in sample.members.items()
+        ]
 
 
 def _tar_samples(name: str, file: BinaryIO) -> Iterator[_Sample]:

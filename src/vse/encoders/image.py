@@ -15,8 +15,8 @@ from vse.inputs.regions import window_weights
 from vse.pooling import Pooling
 from vse.pooling.functional import Lengths, compiled, read_sets
 
-Head = Literal["linear", "residual-mlp", "class-words"]
-HEADS: tuple[Head, ...] = ("linear", "residual-mlp", "class-words")
+Head = Literal["linear", "residual-mlp", "leaky-unit", "class-words"]
+HEADS: tuple[Head, ...] = ("linear", "residual-mlp", "leaky-unit", "class-words")
 
 
 def create_projection(head: Head, features: int, size: int, hidden: int) -> Projection:
@@ -28,6 +28,8 @@ def create_projection(head: Head, features: int, size: int, hidden: int) -> Proj
         return LinearProjection(features, size)
     if head == "residual-mlp":
         return ResidualProjection(features, size, hidden)
+    if head == "leaky-unit":
+        return LeakyUnitProjection(features, size)
     if head == "class-words":
         return ClassWordsProjection(features, size, hidden)
     raise InputError(unknown_choice("head", head, HEADS))
@@ -69,6 +71,13 @@ class LinearProjection(Projection):
 
     def project(self, elements: Tensor) -> Tensor:
         return self.fc(elements)
+
+
+class LeakyUnitProjection(LinearProjection):
+    """``leaky(fc(x))`` with slope 0.1, scaled to unit length: LIWE's regions before their mean."""
+
+    def project(self, elements: Tensor) -> Tensor:
+        return unit_norm(nn.functional.leaky_relu(self.fc(elements), 0.1))
 
 
 class ResidualProjection(Projection):

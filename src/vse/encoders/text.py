@@ -64,19 +64,28 @@ class BiGRUEncoder(nn.Module):
         return self._by_prefix(tokens, sizes) if self._shares_prefixes(tokens) else self._plain(tokens, sizes), mask
 
     def _plain(self, tokens: Tensor, sizes: Tensor) -> Tensor:
-        packed = pack_padded_sequence(self.embed(tokens), sizes.cpu(), batch_first=True, enforce_sorted=False)
+        packed = pack_padded_sequence(self._embedded(tokens), sizes.cpu(), batch_first=True, enforce_sorted=False)
         both, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True, total_length=tokens.shape[1])
         forward, backward = both.chunk(2, dim=-1)
         return torch.lerp(forward, backward, 0.5)  # (B, L, D)
 
     def _by_prefix(self, tokens: Tensor, sizes: Tensor) -> Tensor:
         valid = prefix_mask(sizes, tokens.shape[1])
-        distinct, which = tokens[valid].unique(return_inverse=True)  # words repeat: project each of them once
+        embedded, which = self._distinct(tokens[valid])  # (V, W)
         words = tokens.masked_scatter(valid, which)  # (B, L)
-        embedded = self.embed(distinct)  # (V, W)
         projected = [nn.functional.linear(embedded, *self._weights("ih", direction)) for direction in DIRECTIONS]
         recurrent = [tensor for direction in DIRECTIONS for tensor in self._weights("hh", direction)]
         return prefix_states(projected, words, sizes, recurrent)
+
+    def _embedded(self, tokens: Tensor) -> Tensor:
+        """Return the embeddings of tokens, which a subclass may change."""
+        embedded: Tensor = self.embed(tokens)
+        return embedded
+
+    def _distinct(self, given: Tensor) -> tuple[Tensor, Tensor]:
+        """Return embeddings ``(V, W)`` and the row of each token ``(n,)``: words repeat, each is projected once."""
+        distinct, which = given.unique(return_inverse=True)
+        return self._embedded(distinct), which
 
     def _shares_prefixes(self, tokens: Tensor) -> bool:
         """Return whether the prefix recurrence is usable: kernels run and modules have no hooks or replacements."""

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from vse._util.atomic import write_json, write_text
-from vse._version import __version__
-from vse.errors import InputError, require
-from vse.evaluation.bootstrap import LEVEL, SAMPLES, Interval
-from vse.experiments.grid.compare import RSUM, MeasuredSeed, Row, measure_grid, scoring_seconds
-from vse.experiments.grid.plot import COLOURS, GRID, axes
-from vse.experiments.grid.report import UNFINISHED, common_values, rows_of, train_for_test
+from vse._util.atomic import write_json
+from vse._util.schema import read_json
+from vse.errors import InputError, unknown_choice
+from vse.evaluation.bootstrap import SAMPLES
+from vse.evaluation.rerank import RerankedScores, score_pairs_of
+from vse.evaluation.retrieval_test import model_scores
+from vse.evaluation.scores import DotScores
+from vse.experiments.bench_report import BenchResult, Cost, SystemRow
+from vse.experiments.grid.compare import TestSplit, TrainedSeed, measure_grid, recipe_of, scoring_seconds, train_grid
+from vse.experiments.grid.report import common_values, rows_of, train_for_test
 from vse.experiments.image_table import RECIPE, VSE_PLUS_PLUS, prepare
 from vse.experiments.plan import Call, Grid, Variant
-from vse.models.storage import WEIGHTS, read_weights
-from vse.pooling.plot import INK
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from vse.models.protocols import CandidateScorer
+from vse.models.storage import WEIGHTS, load_model, read_weights
+from vse.systems.pair_model import PairModel, score_blocks
+from vse.training.recipe import flat
+from vse.training.recipes import toml_text
+from vse.training.result import TrainingResult
+from vse.training.run_folder import RESULT, RUN
 
 SYSTEMS = (
     Variant("UVS", RECIPE, (*VSE_PLUS_PLUS, 'loss.negatives="all"')),
@@ -39,150 +46,160 @@ SYSTEMS = (
     Variant("IMRAM", f"{RECIPE}-imram"),
     Variant("CAAN", f"{RECIPE}-caan"),
 )
-"""Every system that ranks a whole split. The cross-encoder is none of them: it re-ranks another system's results."""
+"""Every system that ranks a whole split."""
+FIRST = "VSE∞"
+RERANKED = Variant(f"{FIRST} + cross-encoder", f"{RECIPE}-cross-encoder")
+"""A cross-encoder that orders the first :data:`DEPTH` candidates of :data:`FIRST`, in both directions."""
+DEPTH = 20
 SEEDS = (0,)
-HEADS = ("system", "rsum", "95 %", "seeds", "training, s", "parameters", "µs per pair")
-PLOT = "quality.png"
+BEST, BEST_SEEDS = 4, 3
+"""How many of the best systems get more seeds, and how many seeds they have then."""
+SCORING = "scoring.json"
+"""In the folder of a run: the cost of a pair."""
+TIMED = 0.5  # processor seconds of scoring that are measured
+IMAGES, TEXTS, PAIRS = 128, 512, 256  # whose scores are timed
 
 
-@dataclass(frozen=True, eq=False)
-class SystemRow:
-    """The quality and the costs of one system.
+def run(call: Call) -> BenchResult:
+    """Train every system on one dataset, rank its test split, and write quality and costs into ``call.out``.
 
-    Attributes:
-        row: its models, one for each seed.
-        parameters: of a saved model, those that only training needs included.
-        seconds_per_pair: processor time of encoding, scoring and ranking the test split, divided by its pairs; None if
-            the split was ranked by a version that did not measure it.
+    Unless seeds or rows are chosen, the best systems by rsum on dev are trained with further seeds. The table also has
+    what the folder of runs holds of other rows and seeds with the same settings.
+
+    Raises:
+        InputError: a recipe was given, or a row is unknown.
     """
-
-    row: Row
-    parameters: int
-    seconds_per_pair: float | None
-
-    @property
-    def label(self) -> str:
-        return self.row.variant.label
-
-    @property
-    def rsum(self) -> float:
-        """The mean over seeds."""
-        return self.row.mean["rsum"]
-
-    @property
-    def interval(self) -> Interval:
-        """Of the mean over seeds, over draws of test images; the variation between trainings is not in it."""
-        return mean_interval(self.row.seeds)
-
-    @property
-    def training_seconds(self) -> float:
-        """The mean over seeds of the time of all steps, without evaluation."""
-        return float(np.mean([each.trained.result.seconds for each in self.row.seeds]))
-
-    def cells(self) -> list[str]:
-        """Return the entries under :data:`HEADS`."""
-        label = self.label + ("" if self.row.finished else UNFINISHED)
-        low, high = self.interval.to_json()
-        pair = "–" if self.seconds_per_pair is None else f"{1e6 * self.seconds_per_pair:.3g}"
-        parameters = f"{self.parameters / 1e6:.2f} M"
-        seeds = str(len(self.row.seeds))
-        return [
-            label,
-            f"{self.rsum:.1f}",
-            f"{low:.1f} to {high:.1f}",
-            seeds,
-            f"{self.training_seconds:.0f}",
-            parameters,
-            pair,
-        ]
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "label": self.label,
-            "recipe": self.row.variant.recipe,
-            "changes": list(self.row.variant.changes),
-            "mean": self.row.mean,
-            "rsum_interval": self.interval.to_json(),
-            "finished": self.row.finished,
-            "training_seconds": self.training_seconds,
-            "parameters": self.parameters,
-            "seconds_per_million_pairs": None if self.seconds_per_pair is None else 1e6 * self.seconds_per_pair,
-            "seeds": [
-                {
-                    "seed": each.trained.seed,
-                    "folder": str(each.trained.result.folder),
-                    "epochs": each.trained.result.epochs,
-                    "training_seconds": each.trained.result.seconds,
-                    "test": each.metrics.figures(),
-                }
-                for each in self.row.seeds
-            ],
-        }
+    if call.recipe is not None:
+        raise InputError(f"--recipe {call.recipe}: bench trains the recipes {RECIPE}-*: leave it out, or use --row")
+    known = [each.label for each in (*SYSTEMS, RERANKED)]
+    for label in call.rows:
+        if label not in known:
+            raise InputError(unknown_choice("row", label, known))
+    reranked = not call.rows or RERANKED.label in call.rows
+    wanted = {*(call.rows or known), *([FIRST] if reranked else [])}
+    chosen = tuple(each for each in SYSTEMS if each.label in wanted)
+    grid = Grid("bench", "All systems", chosen, changes=prepare(call).changes)
+    seeds = call.chosen_seeds(SEEDS)
+    where, trained = train_for_test(grid, seeds, call)
+    train = partial(train_grid, folder=call.runs_folder, jobs=call.jobs, report=call.report)
+    if reranked:
+        for each in [each for each in trained if each.variant.label == FIRST]:
+            trained += train(second_stage(grid, each), [each.seed])
+    if not (call.rows or call.seeds or call.quick):
+        best = replace(grid, variants=best_systems(trained))
+        trained += train(best, further_seeds(seeds))
+    trained += measured_before(grid, trained, call.runs_folder)
+    return _measure(trained, where, call)
 
 
-@dataclass(frozen=True, eq=False)
-class BenchResult:
-    """All systems under the main protocol of the dataset.
+def _measure(trained: Sequence[TrainedSeed], where: TestSplit, call: Call) -> BenchResult:
+    """Rank the test split with every model, measure the costs, and write the result."""
+    main = where.protocols[0]
+    first = {each.seed: each for each in trained if each.variant.label == FIRST}
+    trained = sorted(trained, key=lambda each: each.seed)
+    plain = [each for each in trained if each.variant != RERANKED]
+    second = [each for each in trained if each.variant == RERANKED and each.seed in first]
+    rows = []
+    measured = measure_grid(plain, where, call.report)[main.name]
+    for row in rows_of(Grid("bench", "", tuple(each for each in SYSTEMS if _has(plain, each))), measured):
+        runs = [each.trained for each in row.seeds]
+        cost = Cost(count_parameters(runs[0].result.model), _mean(runs, where), pair_cost(runs[0], where))
+        rows.append(SystemRow(row, cost))
+    if second:
+        (below,) = [each for each in rows if each.label == FIRST]
+        place = replace(where, file=f"reranked-{DEPTH}-{where.file}")
+        ordered = measure_grid(second, place, call.report, scores=partial(reranked_scores, first))[main.name]
+        (row,) = rows_of(Grid("bench", "", (RERANKED,)), ordered)
+        runs = [each.trained for each in row.seeds]
+        items, texts = where.test.items, where.test.positives.candidates
+        asked = min(1.0, DEPTH / texts + DEPTH / items)  # at most: a pair may be asked for in both directions
+        cost = Cost(
+            below.cost.parameters + count_parameters(runs[0].result.model),
+            _mean(runs, place),
+            below.cost.pair_seconds + asked * pair_cost(runs[0], where),
+            below.training_seconds,
+            DEPTH,
+        )
+        rows.append(SystemRow(row, cost))
+    about = where.about(main, SAMPLES)
+    result = BenchResult(tuple(rows), about, common_values([each.row for each in rows]), call.out, call.quick)
+    result.save()
+    return result
 
-    Attributes:
-        rows: in the order of :data:`SYSTEMS`.
-        test: what was ranked, and by which protocol.
-        profile: the values that all recipes share.
-        folder: where it is written.
-        quick: whether training was shortened.
+
+def _has(trained: Sequence[TrainedSeed], variant: Variant) -> bool:
+    return any(each.variant == variant for each in trained)
+
+
+def _mean(runs: Sequence[TrainedSeed], where: TestSplit) -> float | None:
+    """Return the mean processor time of ranking the test split; None if no run has measured it."""
+    known = [spent for spent in (scoring_seconds(each, where) for each in runs) if spent is not None]
+    return float(np.mean(known)) if known else None
+
+
+def second_stage(grid: Grid, first: TrainedSeed) -> Grid:
+    """Return the grid of the cross-encoder that re-ranks a trained model.
+
+    Changes of models and losses are for the other systems, apart from the width of the features.
     """
-
-    rows: tuple[SystemRow, ...]
-    test: dict[str, Any]
-    profile: dict[str, Any]
-    folder: Path
-    quick: bool = False
-
-    def notes(self) -> list[str]:
-        """Return what readers of the figures must know, one sentence each."""
-        test = self.test
-        notes = [
-            f"Protocol {test['protocol']} on {test['data']} {test['split']}: {test['protocol_summary']}.",
-            *(f"{remark[:1].upper()}{remark[1:]}." for remark in test["remarks"]),
-            f"Intervals: {test['samples']} bootstrap samples of the test images, not of trainings.",
-            "Training: wall-clock seconds of all steps of one run.",
-            "Pair: processor time of encoding, scoring and ranking the split, divided by its pairs.",
-        ]
-        if not all(each.row.finished for each in self.rows):
-            notes.append(f"{UNFINISHED} unfinished: rsum on dev was still rising at the end of a run.")
-        return notes
-
-    def markdown(self) -> str:
-        """Return the table and its notes as Markdown."""
-        lines = [HEADS, ("---", *["--:"] * (len(HEADS) - 1)), *(each.cells() for each in self.rows)]
-        table = "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
-        return table + "".join(f"\n{note.replace('*', chr(92) + '*')}\n" for note in self.notes())
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "experiment": "bench",
-            "quick": self.quick,
-            "test": self.test,
-            "profile": self.profile,
-            "rows": [each.to_json() for each in self.rows],
-            "level": LEVEL,
-            "vse_version": __version__,
-            "files": [str(self.folder / name) for name in ("result.json", "table.md", PLOT)],
-        }
-
-    def save(self) -> None:
-        """Write ``result.json``, ``table.md`` and the plot."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        write_text(self.folder / "table.md", self.markdown())
-        plot_quality(self.rows).savefig(self.folder / PLOT, dpi=110)
-        write_json(self.folder / "result.json", self.to_json())
+    width = "model.image.feature_size="
+    own = [
+        each.replace(width, "model.feature_size=")
+        for each in grid.changes
+        if each.startswith(width) or not each.startswith(("model.", "loss."))
+    ]
+    return replace(
+        grid, variants=(RERANKED,), changes=(*own, f"loss.first_stage={toml_text(first.result.folder / 'best')}")
+    )
 
 
-def mean_interval(seeds: Sequence[MeasuredSeed]) -> Interval:
-    """Return the interval of the mean rsum of several models over the same draws of test images."""
-    values = np.mean([each.draws[:, RSUM] for each in seeds], axis=0)  # (samples,)
-    low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
-    return Interval(low, high)
+def best_systems(trained: Sequence[TrainedSeed]) -> tuple[Variant, ...]:
+    """Return the systems with the highest mean rsum on dev, in the order of :data:`SYSTEMS`."""
+    found = {each: [run.result.best["rsum"] for run in trained if run.variant == each] for each in SYSTEMS}
+    ranked = sorted((each for each in SYSTEMS if found[each]), key=lambda each: -float(np.mean(found[each])))
+    return tuple(each for each in SYSTEMS if each in ranked[:BEST])
+
+
+def further_seeds(seeds: Sequence[int]) -> list[int]:
+    """Return the seeds that the best systems lack.
+
+    >>> further_seeds((0,))
+    [1, 2]
+    """
+    free = (each for each in range(len(seeds) + BEST_SEEDS) if each not in seeds)
+    return [seed for seed, _ in zip(free, range(BEST_SEEDS - len(seeds)), strict=False)]
+
+
+def measured_before(grid: Grid, trained: Sequence[TrainedSeed], folder: Path) -> list[TrainedSeed]:
+    """Return the finished runs in ``folder`` of other rows and seeds, with the same settings and training data."""
+    have = {(each.variant, each.seed) for each in trained}
+    first = next(each for each in trained if each.variant != RERANKED)
+    data = _data(first.result.folder)
+    again = second_stage(grid, first)
+    found = []
+    for variant in (*SYSTEMS, RERANKED):
+        for path in sorted(folder.glob(f"{variant.key}-seed*")):
+            number = path.name.removeprefix(f"{variant.key}-seed")
+            if not number.isdecimal() or not (path / RESULT).is_file() or (variant, int(number)) in have:
+                continue
+            recipe = recipe_of(again if variant == RERANKED else grid, variant, int(number))
+            before, now = flat(read_json(path / RUN)["recipe"]), flat(recipe.identity())
+            if all(now.get(key) == value for key, value in before.items()) and _data(path) == data:
+                found.append(TrainedSeed(variant, int(number), recipe, TrainingResult.read(path)))
+    return found
+
+
+def _data(run: Path) -> tuple[object, object]:
+    """Return what identifies the training data of a run, whatever its words are."""
+    known = read_json(run / RUN)["data"]
+    return known["train"], known["features"]
+
+
+def reranked_scores(first: dict[int, TrainedSeed], trained: TrainedSeed, where: TestSplit) -> RerankedScores:
+    """Return the scores of the first stage of the same seed, re-ranked by a trained model."""
+    below = model_scores(load_model(first[trained.seed].result.model), where.data, where.test)
+    second = load_model(trained.result.model)
+    return RerankedScores(below, score_pairs_of(second, where.data.images, where.test.texts), DEPTH)
 
 
 def count_parameters(model: Path) -> int:
@@ -191,51 +208,38 @@ def count_parameters(model: Path) -> int:
     return sum(each.numel() for each in tensors.values())
 
 
-def plot_quality(rows: Sequence[SystemRow]) -> Figure:
-    """Plot rsum with its interval against the seconds of training, one labelled point for each system."""
-    figure, axis = axes("Quality against the cost of training", (7.6, 4.6))
-    for place, row in enumerate(rows):
-        low, high = row.interval.to_json()
-        at = max(row.training_seconds, 1e-3)  # zero has no place on a logarithmic axis
-        colour = COLOURS[place % len(COLOURS)]
-        axis.plot([at, at], [low, high], color=colour, linewidth=1, alpha=0.6)
-        axis.plot([at], [row.rsum], "o", color=colour, markersize=6)
-        shift = (7, 4)
-        axis.annotate(row.label, (at, row.rsum), textcoords="offset points", xytext=shift, color=INK, fontsize=9)
-    axis.set_xscale("log")
-    ticker: Any = require("matplotlib.ticker", extra="plot", purpose="the plots of an experiment")
-    axis.xaxis.set_major_formatter(ticker.LogFormatter())  # 100, not a power of ten
-    axis.xaxis.set_minor_formatter(ticker.LogFormatter(labelOnlyBase=False, minor_thresholds=(1.5, 0.5)))
-    axis.margins(x=0.14)
-    axis.set_xlabel("seconds of training", color=INK)
-    axis.set_ylabel("rsum on the test split", color=INK)
-    axis.grid(color=GRID)
-    return figure
+def pair_cost(trained: TrainedSeed, where: TestSplit) -> float:
+    """Return the processor seconds of scoring a pair, encoding and start-up left out; measured once for each model."""
+    path, about = trained.result.folder / SCORING, read_json(trained.result.model / "config.json")
+    what = {"model": about["fingerprint"], "split": where.test.about["split_hash"]}
+    if path.is_file():
+        kept = read_json(path)
+        if all(kept.get(name) == value for name, value in what.items()):
+            return float(kept["pair_seconds"])
+    score, pairs = prepared_scores(load_model(trained.result.model), where)
+    score()  # compiles and allocates
+    rounds, start = 0, time.process_time()
+    while not rounds or time.process_time() - start < TIMED:
+        score()
+        rounds += 1
+    cost = (time.process_time() - start) / (rounds * pairs)
+    write_json(path, {**what, "pair_seconds": cost, "pairs": rounds * pairs})
+    return cost
 
 
-def run(call: Call) -> BenchResult:
-    """Train every system on one dataset, rank its test split, and write quality and costs into ``call.out``.
+def prepared_scores(model: Any, where: TestSplit) -> tuple[Callable[[], object], int]:
+    """Return a function that scores some pairs of the split, whose sides are encoded by then, and their number.
 
-    Raises:
-        InputError: a recipe was given, or a row is unknown.
+    A cross-encoder encodes nothing before it knows the pair.
     """
-    if call.recipe is not None:
-        raise InputError(f"--recipe {call.recipe}: bench trains the recipes {RECIPE}-*: leave it out, or use --row")
-    grid = Grid("bench", "All systems", SYSTEMS)
-    if call.rows:
-        grid = grid.restricted_to(call.rows)
-    grid = Grid(grid.name, grid.title, grid.variants, changes=prepare(call).changes)
-    where, trained = train_for_test(grid, call.chosen_seeds(SEEDS), call)
-    main = where.protocols[0]
-    rows = rows_of(grid, measure_grid(trained, where, call.report)[main.name])
-    pairs = where.test.items * where.test.positives.candidates
-    systems = []
-    for row in rows:
-        spent = [scoring_seconds(each.trained, where) for each in row.seeds]
-        known = [each for each in spent if each is not None]
-        cost = float(np.mean(known)) / pairs if known else None
-        systems.append(SystemRow(row, count_parameters(row.seeds[0].trained.result.model), cost))
-    about = where.about(main, SAMPLES)
-    result = BenchResult(tuple(systems), about, common_values(rows), call.out, call.quick)
-    result.save()
-    return result
+    images = [where.data.images[number] for number in range(min(IMAGES, len(where.data.images)))]
+    texts = where.test.texts[:TEXTS]
+    pairs = len(images) * len(texts)
+    if isinstance(model, PairModel):
+        seen, read = model.image_sets(images), [sets for _, sets in model.text_sets(texts, unknown="allow")]
+        return lambda: [None for sets in read for _ in score_blocks(model.scoring, seen, sets)], pairs
+    if isinstance(model, CandidateScorer):
+        count = np.arange(PAIRS)
+        return lambda: model.score_candidates(images, texts, count % len(images), count % len(texts)), PAIRS
+    scores = DotScores(model.encode_images(images), model.encode_texts(texts, unknown="allow"))
+    return lambda: scores.block(slice(0, len(images)), slice(0, len(texts))), pairs

@@ -23,6 +23,7 @@ from vse.experiments.plan import Call
 from vse.models.config import RegionConfig
 from vse.pooling import GPO
 from vse.progress import ProgressReporter
+from vse.training.data import open_split
 from vse.training.recipe import Recipe
 from vse.training.recipes import read_recipe, toml_text
 
@@ -103,11 +104,16 @@ def _main_directions(rows: FeatureRows, size: int) -> tuple[NDArray[np.float32],
 RECIPE = "flickr8k-small"
 """VSE∞ on projected cells, small enough to train a hundred on two cores."""
 BACKBONE = "efficientnet-lite0"
-SHORT = ("schedule.epochs=1", "schedule.decay_epochs=0", "data.captions_per_image=1")
-"""What ``--quick`` changes in every recipe."""
-QUICK = (*SHORT, "model.embed_size=32")
-
 Changes = tuple[str, ...]
+SHORT: Changes = (
+    "schedule.epochs=1",
+    "schedule.decay_epochs=0",
+    "schedule.pooling_from=0",
+    "data.captions_per_image=1",
+)
+"""What ``--quick`` changes in every recipe."""
+SHORT_SEARCH: Changes = (*SHORT, "schedule.epochs=2", "schedule.search_epochs=1")
+"""The same for a recipe that searches its poolings: one epoch searches, one trains what was found."""
 IMAGE_AVG: Changes = ('model.image.pooling="avg"',)
 TEXT_AVG: Changes = ('model.text.pooling="avg"',)
 TEXT_CLS: Changes = ('model.text.pooling="cls"',)
@@ -141,6 +147,12 @@ class Place:
         if not isinstance(recipe, Recipe) or recipe.model.kind != "vse":
             raise InputError(f"{self.recipe}: expected a recipe of one model with two towers, whose poolings vary")
         return recipe
+
+    def elements(self) -> int | None:
+        """Return the number of elements of each image; None for a recipe of image files, whose backbone decides."""
+        recipe = self.resolved()
+        images = open_split(recipe, recipe.data.dev).images
+        return images.regions if isinstance(images, FeatureRows) else None
 
     def with_gpo(self, options: dict[str, Any]) -> Changes:
         """Return the changes that set options of the recipe's GPO on both sides and keep its others.
@@ -178,12 +190,19 @@ def prepare(call: Call) -> Place:
     features = call.features or (
         _computed(call, data) if name == RECIPE and match_layout(data) != precomp.NAME else None
     )
-    quick = () if not call.quick else QUICK if name == RECIPE else SHORT
+    quick = _shortened(name, call.changes) if call.quick else ()
     size = _projected_size(name, call.changes, features)
     if features is None or size is None:
         return Place(name, (*data_changes(call, data), *quick, *call.changes))
     folder = project_features(data, features, call.runs_folder.parent, size, call.report)
     return Place(name, (f"data.path={toml_text(folder)}", *quick, *call.changes))
+
+
+def _shortened(name: str, changes: Changes) -> Changes:
+    """Return what ``--quick`` changes in a recipe."""
+    recipe = read_recipe(name, changes)
+    short = SHORT_SEARCH if isinstance(recipe, Recipe) and recipe.model.searches else SHORT
+    return (*short, "model.embed_size=32") if name == RECIPE else short
 
 
 def _projected_size(name: str, changes: Changes, features: Path | None) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -98,14 +99,24 @@ class Variant:
 
 @dataclass(frozen=True)
 class Claim:
-    """The paper finds the row ``better`` above the row ``worse`` in rsum; both are labels."""
+    """The paper finds the row ``better`` above the row ``worse`` in rsum; both are labels.
+
+    With ``among``, the worse row is the one of these labels with the highest mean rsum on dev, and ``worse`` names it
+    once the rows are trained.
+    """
 
     better: str
     worse: str
+    among: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
         return f"{self.better} above {self.worse}"
+
+    @property
+    def remark(self) -> str:
+        """How the worse row was selected; empty if the plan names it."""
+        return f"best of {', '.join(self.among)} on dev" if self.among else ""
 
 
 @dataclass(frozen=True)
@@ -129,5 +140,14 @@ class Grid:
             if label not in known:
                 raise InputError(unknown_choice("row", label, known))
         chosen = tuple(variant for variant in self.variants if variant.label in labels)
-        claims = tuple(claim for claim in self.claims if {claim.better, claim.worse} <= set(labels))
+        kept = (replace(claim, among=tuple(each for each in claim.among if each in labels)) for claim in self.claims)
+        claims = tuple(claim for claim in kept if claim.better in labels and (claim.among or claim.worse in labels))
         return replace(self, variants=chosen, claims=claims)
+
+    def decided(self, dev: Mapping[str, float]) -> Grid:
+        """Return the grid with the rows that claims leave to dev, whose rsum ``dev`` gives by label."""
+        claims = (
+            replace(claim, worse=max(claim.among, key=lambda label: dev[label])) if claim.among else claim
+            for claim in self.claims
+        )
+        return replace(self, claims=tuple(claims))

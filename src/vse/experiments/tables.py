@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,12 +21,13 @@ from vse.experiments.image_table import (
     pooling,
     prepare,
 )
-from vse.experiments.k_max_search import k_name, k_pooling, search_image_k, search_k
+from vse.experiments.k_max_search import BestK, k_name, k_pooling, search_k
 from vse.experiments.plan import Call, Claim, Grid, Variant
 
 IMAGE_K_MAX: Changes = ("best K of the search for images",)
 TEXT_K_MAX: Changes = ("best K of the search for words",)
-"""Stand for the K-max poolings that :func:`vse.experiments.k_max_search.search_k` finds."""
+"""Stand for the K-max poolings that :func:`vse.experiments.k_max_search.search_k` finds for the rest of a row."""
+SEARCHED = {"image": IMAGE_K_MAX[0], "text": TEXT_K_MAX[0]}
 Panels = Mapping[str, Mapping[str, Changes]]
 
 
@@ -36,24 +38,18 @@ class Table:
     Attributes:
         name: of the experiment.
         title: shown above the table.
-        panels: panel → label → changes; ``{image}`` and ``{text}`` in a label stand for the best pooling of the search.
-        claims: pairs of labels, the better row first.
+        panels: panel → label → changes; ``{image}`` and ``{text}`` in a label stand for the best pooling of the search
+            at the row's own setting.
+        claims: pairs of labels, the better row first; several labels in place of the worse one are those that dev
+            selects from.
         seeds: of a call that names none.
-        searched_with: the rest of the model in a search over image poolings alone; None searches pairs of K.
     """
 
     name: str
     title: str
     panels: Panels
-    claims: tuple[tuple[str, str], ...]
+    claims: tuple[tuple[str, str | tuple[str, ...]], ...]
     seeds: tuple[int, ...] = (0, 1)
-    searched_with: Changes | None = None
-
-    @property
-    def needs_search(self) -> bool:
-        """Whether a row depends on the best K."""
-        used = {change for rows in self.panels.values() for changes in rows.values() for change in changes}
-        return bool(used & {*IMAGE_K_MAX, *TEXT_K_MAX})
 
 
 def run_table(table: Table, call: Call) -> GridResult:
@@ -62,29 +58,38 @@ def run_table(table: Table, call: Call) -> GridResult:
 
 
 def _run_at(place: Place, table: Table, call: Call) -> GridResult:
+    found: dict[tuple[Changes, Changes], BestK] = {}
     labels: dict[str, str] = {}
-    known: dict[str, Changes] = {}
-    if table.searched_with is not None:
-        image = search_image_k(call, place, table.searched_with)
-        labels["image"], known[IMAGE_K_MAX[0]] = k_name(image), k_pooling("image", image)
-    elif table.needs_search:
-        best = search_k(call, place)
-        labels = {"image": k_name(best.image), "text": k_name(best.text)}
-        known[IMAGE_K_MAX[0]] = k_pooling("image", best.image)
-        known[TEXT_K_MAX[0]] = k_pooling("text", best.text)
-    variants = tuple(
-        Variant(
-            label.format(**labels),
-            place.recipe,
-            tuple(each for change in changes for each in known.get(change, (change,))),
-            panel,
-        )
-        for panel, rows in table.panels.items()
-        for label, changes in rows.items()
-    )
-    claims = tuple(Claim(better.format(**labels), worse.format(**labels)) for better, worse in table.claims)
-    grid = Grid(table.name, table.title, variants, claims, place.changes)
+    variants = []
+    for panel, rows in table.panels.items():
+        for template, changes in rows.items():
+            row = changes
+            searched = tuple(side for side, mark in SEARCHED.items() if mark in changes)
+            if searched and _is_wanted(template, call.rows):
+                common = tuple(sorted(set(changes) - set(SEARCHED.values())))
+                best = found.get((searched, common)) or search_k(call, place, searched, common)
+                found[searched, common] = best
+                ks = {side: k for side in searched if (k := getattr(best, side)) is not None}
+                labels[template] = template.format(**{side: k_name(k) for side, k in ks.items()})
+                row = (*(change for side, k in ks.items() for change in k_pooling(side, k)), *common)
+            variants.append(Variant(labels.get(template, template), place.recipe, row, panel))
+    grid = Grid(table.name, table.title, tuple(variants), tuple(_claims(table, labels)), place.changes)
     return run_grid(grid, call.chosen_seeds(table.seeds), call)
+
+
+def _claims(table: Table, labels: Mapping[str, str]) -> list[Claim]:
+    claims = []
+    for better, worse in table.claims:
+        among = () if isinstance(worse, str) else worse
+        first = worse if isinstance(worse, str) else worse[0]
+        claims.append(Claim(labels.get(better, better), labels.get(first, first), among))
+    return claims
+
+
+def _is_wanted(template: str, rows: tuple[str, ...]) -> bool:
+    """Return whether rows of a call may be this one, whose label is complete after its search."""
+    pattern = re.sub(r"\\\{\w+\\\}", ".+", re.escape(template))
+    return not rows or any(re.fullmatch(pattern, row) for row in rows)
 
 
 COMPLEX: dict[str, tuple[str, dict[str, Any]]] = {
@@ -106,7 +111,6 @@ AGGREGATORS = Table(
         }
     },
     claims=tuple((BEST_POOLING, other) for other in ("AvgPool", *COMPLEX)),
-    searched_with=PLAIN_TEXT,
 )
 
 AUGMENTATION = Table(
@@ -172,41 +176,67 @@ HEADLINE = Table(
 )
 
 LOCAL_RECIPE = "regions-vse-infinity"
-SHARES = (25, 50)
+SHARES = (10, 25, 50)
 """Percentages of the largest values between the maximum and the average."""
+AUGMENTED_SHARES = (25, 50)
+HELD = 50
+"""The share that GPO is held at in the first half of the epochs."""
 UNCHANGED: Changes = (*NO_IMAGE_DROP, *NO_TEXT_DROP)
-LOCAL_ELEMENTS = Table(
-    name="local-elements",  # both sides have the same pooling, unless a label names images and words
-    title="Poolings of local elements",
-    panels={
-        "no size augmentation": {
-            "Avg": VSE_PLUS_PLUS,
-            "GPO": UNCHANGED,
-            "Max": (*pooling("image", "max"), *pooling("text", "max"), *UNCHANGED),
-            **{
-                f"{share} %": (
-                    *pooling("image", "top-percent", percent=share),
-                    *pooling("text", "top-percent", percent=share),
-                    *UNCHANGED,
-                )
-                for share in SHARES
+
+
+def local_elements(place: Place) -> Table:
+    """Return the table of poolings of local elements; both sides have the same one, unless a label names them.
+
+    The row ``search`` needs two epochs, one to search and one to train, and is left out of a shorter run.
+    """
+    epochs = place.resolved().schedule.epochs
+    held = (*place.with_gpo({"start": HELD}), f"schedule.pooling_from={epochs // 2}")
+    plain = {
+        "Avg": VSE_PLUS_PLUS,
+        "Max": (*_both("max"), *UNCHANGED),
+        **{f"{share} %": (*_both("top-percent", percent=share), *UNCHANGED) for share in SHARES},
+    }
+    augmented = {
+        "Avg, augmented": (*IMAGE_AVG, *TEXT_AVG),
+        **{f"{share} %, augmented": _both("top-percent", percent=share) for share in AUGMENTED_SHARES},
+    }
+    searched = {
+        "search": (*_both("top-percent", percent="search"), f"schedule.search_epochs={max(1, epochs // 3)}", *UNCHANGED)
+    }
+    held_label = f"GPO held at {HELD} %"
+    return Table(
+        name="local-elements",
+        title="Poolings of local elements",
+        panels={
+            "no size augmentation": {
+                **plain,
+                "GPO": UNCHANGED,
+                held_label: (*held, *UNCHANGED),
+                **(searched if epochs > 1 else {}),
+                "images: GPO, words: Avg": (*TEXT_AVG, *UNCHANGED),
+                "images: Avg, words: GPO": (*IMAGE_AVG, *UNCHANGED),
             },
-            "images: GPO, words: Avg": (*TEXT_AVG, *UNCHANGED),
-            "images: Avg, words: GPO": (*IMAGE_AVG, *UNCHANGED),
+            "size augmentation": {**augmented, "GPO, augmented": ()},
         },
-        "size augmentation": {"Avg, augmented": (*IMAGE_AVG, *TEXT_AVG), "GPO, augmented": ()},
-    },
-    claims=(
-        ("GPO", "Avg"),
-        ("GPO, augmented", "Avg, augmented"),
-        ("GPO, augmented", "Avg"),  # as published: pooling and augmentation at once
-        ("GPO, augmented", "GPO"),
-        *(("GPO", other) for other in ("Max", *(f"{share} %" for share in SHARES))),
-        ("images: GPO, words: Avg", "Avg"),
-        ("images: Avg, words: GPO", "Avg"),
-    ),
-    seeds=(0, 1, 2, 3, 4),
-)
+        claims=(
+            ("GPO", "Avg"),
+            ("GPO", tuple(plain)),
+            ("GPO, augmented", "Avg, augmented"),
+            ("GPO, augmented", tuple(augmented)),
+            ("GPO, augmented", "Avg"),  # as published: pooling and augmentation at once
+            ("GPO, augmented", "GPO"),
+            (held_label, "GPO"),
+            (held_label, tuple(plain)),
+            ("images: GPO, words: Avg", "Avg"),
+            ("images: Avg, words: GPO", "Avg"),
+        ),
+        seeds=(0, 1, 2),
+    )
+
+
+def _both(name: str, **options: Any) -> Changes:
+    return (*pooling("image", name, **options), *pooling("text", name, **options))
+
 
 LEARNED = {"GeM": "gem", "FSPool": "fspool", "SelfAttn": "self-attention", "Seq2Seq": "seq2seq"}
 IMAGE_POOLINGS: dict[str, Changes] = {
@@ -255,7 +285,8 @@ run_poolings = partial(run_table, POOLINGS)
 
 def run_local_elements(call: Call) -> GridResult:
     """Compare poolings over the windows of large images; the recipe is ``regions-vse-infinity`` unless one is named."""
-    return run_table(LOCAL_ELEMENTS, replace(call, recipe=call.recipe or LOCAL_RECIPE))
+    place = prepare(replace(call, recipe=call.recipe or LOCAL_RECIPE))
+    return _run_at(place, local_elements(place), call)
 
 
 def run_sequence_model(call: Call) -> GridResult:

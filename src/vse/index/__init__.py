@@ -8,8 +8,9 @@
 Names are imported lazily, so a search does not load the indexing code.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from vse._util.lazy import lazy_names
 
 if TYPE_CHECKING:
     from vse.index.calibration import CalibrationReport, calibrate
@@ -107,39 +108,35 @@ __all__ = [
     "watch",
 ]
 
-_MODULES = {
-    "calibration": ("CalibrationReport", "calibrate"),
-    "caption_search": ("CaptionResult", "CaptionResults", "search_captions", "search_captions_encoded"),
-    "duplicates": ("Duplicates", "near_duplicates"),
-    "evidence": ("BoxEvidence", "box_map", "cell_evidence", "frame_evidence", "heat_map", "image_evidence"),
-    "explanation": ("Explained", "Explanation", "explain"),
-    "filters": ("Box", "Filter", "box_around", "read_filter"),
-    "item_search": ("search", "search_encoded"),
-    "open": (
-        "Overview",
-        "collection_coefficients",
-        "collection_exists",
-        "collection_relevance",
-        "create_collection",
-        "load_collection_model",
-        "open_collection",
-        "overview_of",
-    ),
-    "pipeline.folder": ("IndexReport", "index_folder", "index_folders"),
-    "query": ("Query", "QueryVector", "encode_query", "vector_query"),
-    "relevance_fit": ("RelevanceReport", "fit_relevance"),
-    "results": ("Result", "SearchResults"),
-    "scan.walk": ("Problem", "ScanLimits"),
-    "transfer": ("EmbeddingExport", "EmbeddingImport", "export_embeddings", "import_embeddings", "stream_items"),
-    "types": ("Collection", "CollectionInfo", "Entry", "Facets", "Hits", "Item", "MediaFile", "Moment"),
-    "typed": ("Typed", "parse_typed"),
-    "upgrade.run": ("UpgradeReport", "discard_upgrade", "upgrade_collection"),
-    "watching": ("watch",),
-}
-_HOMES = {name: module for module, names in _MODULES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "calibration": ("CalibrationReport", "calibrate"),
+        "caption_search": ("CaptionResult", "CaptionResults", "search_captions", "search_captions_encoded"),
+        "duplicates": ("Duplicates", "near_duplicates"),
+        "evidence": ("BoxEvidence", "box_map", "cell_evidence", "frame_evidence", "heat_map", "image_evidence"),
+        "explanation": ("Explained", "Explanation", "explain"),
+        "filters": ("Box", "Filter", "box_around", "read_filter"),
+        "item_search": ("search", "search_encoded"),
+        "open": (
+            "Overview",
+            "collection_coefficients",
+            "collection_exists",
+            "collection_relevance",
+            "create_collection",
+            "load_collection_model",
+            "open_collection",
+            "overview_of",
+        ),
+        "pipeline.folder": ("IndexReport", "index_folder", "index_folders"),
+        "query": ("Query", "QueryVector", "encode_query", "vector_query"),
+        "relevance_fit": ("RelevanceReport", "fit_relevance"),
+        "results": ("Result", "SearchResults"),
+        "scan.walk": ("Problem", "ScanLimits"),
+        "transfer": ("EmbeddingExport", "EmbeddingImport", "export_embeddings", "import_embeddings", "stream_items"),
+        "types": ("Collection", "CollectionInfo", "Entry", "Facets", "Hits", "Item", "MediaFile", "Moment"),
+        "typed": ("Typed", "parse_typed"),
+        "upgrade.run": ("UpgradeReport", "discard_upgrade", "upgrade_collection"),
+        "watching": ("watch",),
+    },
+)

@@ -166,7 +166,8 @@ def open_index(
     if known is not None and known.lost_changes:
         progress.note(
             f"{known.lost_changes} committed changes of {where} are missing, its write-ahead log was damaged: files "
-            "that they added are indexed again"
+            "that they added are indexed again. When this was done for all folders, 'vse collection verify "
+            "--accept-loss' removes this note"
         )
     with closing(_open(where, encoder, source, storage, new=known is None)) as collection:
         if known is not None and source != known.model_source and _is_gone(known.model_source):

@@ -227,7 +227,8 @@ class CollectionInfo:
         roots: The indexed folders.
         changes: Items added plus items removed within this generation; replacing an item counts 2.
         root_files: Number of files of each root.
-        lost_changes: Committed changes that are missing because the database was damaged; index the folders again.
+        lost_changes: Committed changes that are missing because the database was damaged. Index the folders again, and
+            then accept the loss: nothing else lowers the number.
         storage: How the embeddings are stored; a server may store them otherwise.
     """
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from vse._util.prefetch import available_cores
-from vse._util.worker_process import NeedsMemoryError, Reply, memory_budget, shallow
+from vse._util.worker_process import FREE, NeedsMemoryError, Reply, available_memory, memory_budget, shallow
 from vse._util.workers import WorkerPool, WorkerStoppedError, WorkerTimeoutError
 from vse.inputs.files import BadMediaError, TooSlowError
 from vse.inputs.images import (
@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 
 DECODERS = min(16, available_cores())
 """One per core: decoding a camera image takes longer than encoding it with a small model."""
+PARENT_BYTES = 600_000_000
+"""About what this process takes with a model beside its workers."""
+WORKER_BYTES = FREE + 40_000_000
+"""What a worker may take without asking, and what it takes when idle."""
 GRACE = 5.0
 """Seconds that a video may take beyond ``VideoLimits.max_time``, which its reader checks between two packets."""
 
@@ -56,20 +60,28 @@ def decoders() -> WorkerPool:
     global _pool
     with _lock:
         if _pool is None or _pool.pid != os.getpid():  # a forked process has none
-            _pool = WorkerPool(DECODERS, memory=memory_budget(), preload=__name__)
+            _pool = WorkerPool(fitting(DECODERS), memory=memory_budget(), preload=__name__)
             atexit.register(_pool.close)
         return _pool
 
 
 def use_decoders(size: int, *, nice: int = 0) -> WorkerPool:
-    """Replace the workers of this process by ``size`` others, with a priority lower by ``nice``."""
+    """Replace the workers of this process by ``size`` others, if so many fit, with a priority lower by ``nice``."""
     global _pool
     with _lock:
-        before, _pool = _pool, WorkerPool(size, memory=memory_budget(), nice=nice, preload=__name__)
+        before, _pool = _pool, WorkerPool(fitting(size), memory=memory_budget(), nice=nice, preload=__name__)
         atexit.register(_pool.close)
     if before is not None and before.pid == os.getpid():
         before.close()
     return _pool
+
+
+def fitting(size: int) -> int:
+    """Return how many of ``size`` workers fit into the memory of this machine or container: at least one.
+
+    On 16 cores the memory that each may take without asking would exceed 2 GB, whatever the budget of all.
+    """
+    return max(1, min(size, (available_memory() - PARENT_BYTES - memory_budget()) // WORKER_BYTES))
 
 
 @contextmanager

@@ -148,8 +148,7 @@ def open_regular(path: str | Path, *, follow: bool = True) -> BinaryIO:
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     descriptor = os.open(path, flags if follow else flags | getattr(os, "O_NOFOLLOW", 0))
-    file = os.fdopen(descriptor, "rb")
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        file.close()
+        os.close(descriptor)
         raise BadMediaError(str(path), "not a regular file")
-    return file
+    return os.fdopen(descriptor, "rb")

@@ -59,7 +59,7 @@ class RegionConfig(Strict):
 
     kind: Literal["region"] = "region"
     feature_size: Annotated[int, Field(ge=1, le=LARGEST)] = 2048
-    head: Literal["linear", "residual-mlp"] = "residual-mlp"
+    head: Literal["linear", "residual-mlp", "leaky-unit"] = "residual-mlp"
     hidden_size: Annotated[int, Field(ge=1, le=LARGEST)] = 512
     pooling: PoolingConfig = PoolingConfig()
 
@@ -108,7 +108,7 @@ class GridConfig(Strict):
     image_size: Annotated[int, Field(ge=1, le=LARGEST)] | None = None
     preprocessing: Annotated[dict[str, Any] | None, AfterValidator(_known_preprocessing)] = None
     windows: Annotated[int, Field(ge=1, le=MOST_REGIONS)] | None = None
-    head: Literal["linear", "residual-mlp", "class-words"] = "linear"
+    head: Literal["linear", "residual-mlp", "leaky-unit", "class-words"] = "linear"
     hidden_size: Annotated[int, Field(ge=1, le=LARGEST)] = 512
     pooling: PoolingConfig = PoolingConfig()
 

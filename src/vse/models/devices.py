@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vse.errors import InputError, require, unknown_choice
@@ -164,6 +165,33 @@ def torch_device(name: str | None) -> torch.device:
     if number is not None and number >= (count := torch.cuda.device_count()):
         raise DeviceError(f"device {name!r}: torch finds {count} CUDA GPUs, numbered from 0; use --device cuda")
     return torch.device(kind) if number is None else torch.device(kind, number)
+
+
+CPU_INFO = Path("/proc/cpuinfo")
+BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16", "sme"})
+"""What Linux calls the instructions for bfloat16 on x86 and ARM."""
+
+
+def cpu_computes_bf16() -> bool | None:
+    """Return whether the processor has instructions for bfloat16; None if that is unknown."""
+    torch = require("torch", "train", "a torch model")
+    names = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")  # private, and absent from other versions
+    asked = [bool(check()) for name in names if (check := getattr(torch.cpu, name, None)) is not None]
+    if any(asked):
+        return True
+    try:
+        lines = CPU_INFO.read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    flags = next((line for line in lines if line.lower().startswith(("flags", "features"))), None)
+    return None if flags is None else bool(BF16_FLAGS & set(flags.partition(":")[2].split()))
+
+
+def slow_bf16(device: torch.device) -> str | None:
+    """Return a note for users of bf16 on a processor that has to emulate it; None if there is nothing to say."""
+    if device.type != CPU or cpu_computes_bf16() is not False:
+        return None
+    return "bf16: this processor has no instructions for it (such as AVX512-BF16 or AMX) and is faster with fp32"
 
 
 def set_torch_threads(threads: int | None) -> None:

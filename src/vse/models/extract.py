@@ -24,7 +24,7 @@ from vse.inputs.files import BadMediaError, os_reason
 from vse.inputs.preprocessing import ImagePreprocessing
 from vse.inputs.regions import Boxes, BoxMethod, check_count, check_method, propose_boxes, region_weights
 from vse.inputs.video.windows import FRAMES, check_frame_count
-from vse.models.devices import set_torch_threads, torch_device
+from vse.models.devices import set_torch_threads, slow_bf16, torch_device
 from vse.models.encode import check_batch_size, read_ahead, read_pixels
 from vse.models.encode_videos import read_video
 from vse.models.protocols import Items
@@ -165,6 +165,9 @@ def extract_features(
         check_count(regions)
         check_method(boxes)
     opened = _open_backbone(backbone, size, name, options, device)
+    place = next(opened.network.parameters()).device
+    if precision == "bf16" and progress is not None and (note := slow_bf16(place)) is not None:
+        progress.note(note)
     plan = FeaturePlan(
         backbone=opened.name,
         options=opened.options,

@@ -237,7 +237,7 @@ class PairScorer(Protocol):
 
 @runtime_checkable
 class CandidateScorer(Protocol):
-    """A :class:`PairScorer` whose cost is that of the pairs it is asked for, such as a cross-encoder."""
+    """A :class:`PairScorer` whose cost is that of the pairs it is asked for: a cross-encoder, SCAN, IMRAM or CAAN."""
 
     def score_candidates(
         self,

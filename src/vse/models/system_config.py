@@ -30,10 +30,16 @@ class DecoderConfig(Strict):
 
 
 class VSRNConfig(Strict):
-    """Visual semantic reasoning: the pooling ``gcn-seq2seq``, and captions generated from the reasoned regions."""
+    """Visual semantic reasoning: the pooling ``gcn-seq2seq``, and captions generated from the reasoned regions.
+
+    Attributes:
+        decoder: the caption decoder.
+        score_padding: the caption loss has a term for the padding after ``<end>``, as the released mask does.
+    """
 
     name: Literal["vsrn"] = "vsrn"
     decoder: DecoderConfig = DecoderConfig()
+    score_padding: bool = True
 
 
 class LIWEConfig(Strict):
@@ -57,8 +63,9 @@ class CVSEConfig(Strict):
         concept_size: width of a concept before the graph network.
         label_share: weight of a caption's own concepts against predicted ones.
         fusion: weight of the instance level in the embedding.
+        training_fusion: the same in training; ``fusion`` if None.
         sharpness: factor of the logits of concepts.
-        dropout: inside the attention over regions and words.
+        dropout: of word embeddings, and inside the attention over regions and words.
     """
 
     name: Literal["cvse"] = "cvse"
@@ -67,6 +74,7 @@ class CVSEConfig(Strict):
     concept_size: Width = 300
     label_share: Share = 0.4
     fusion: Share = 0.75
+    training_fusion: Share | None = None
     sharpness: Annotated[float, Field(gt=0, le=1000)] = 10.0
     dropout: Dropout = 0.4
 

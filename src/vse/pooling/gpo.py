@@ -13,6 +13,7 @@ from vse.errors import InputError
 from vse.pooling.base import RankPooling
 from vse.pooling.bigru import PositionGRU
 from vse.pooling.kernels.runtime import compiled
+from vse.pooling.rank_poolings import share_weights
 from vse.pooling.sets import (
     check_width,
     interpolate_knots,
@@ -106,7 +107,9 @@ def _kept(count: int, width: int, first: int) -> np.ndarray | list[float]:
 Position = Literal["sincos", "index"]
 Decoder = Literal["bigru", "transformer", "mlp", "interpolation"]
 Head = Literal["linear", "mlp"]
-Start = Literal["random", "average"]
+Start = Literal["random", "average"] | int
+START_SHARE = 0.9
+"""Of the weight of a GPO with ``start=PERCENT``, on the largest values; the rest is spread over all of them."""
 DECODER_MODULES = {"bigru": "gru", "transformer": "transformer", "mlp": "mlp"}
 """Attribute of each decoder; ``gru`` is the name in the released checkpoints."""
 
@@ -136,13 +139,17 @@ class GPO(RankPooling):
         first_position: Number of the first rank, 0 as released or 1 as in the paper.
         max_size: Largest set for ``position="index"``.
         knots: Number of learned scores for ``decoder="interpolation"``.
-        start: Initial coefficients: ``"random"`` as released (uneven by chance), or ``"average"``, which sets all
-            scores to zero so that a new GPO is average pooling.
+        start: Initial coefficients: ``"random"`` as released (uneven by chance); ``"average"``, which sets all
+            scores to zero so that a new GPO is average pooling; or a percentage from 1 to 100, for a new GPO that gives
+            0.9 of its weight to that share of the largest values, at any size, and 0.1 to all of them alike. Its scores
+            begin at zero and are added to the logarithm of these weights, for good.
         check_finite: Raise on NaN or inf in the features (otherwise they rank as -inf < numbers < inf < NaN).
         return_coefficients: Return the pair ``(pooled, coefficients)`` from every call, as the authors' module does:
             ``pooled, weights = gpo(features, lengths)``. By default the result is one tensor, and such a line would
             unpack its rows. The poolings of a :class:`~vse.models.VSEModel` need the default.
     """
+
+    start_percent: int | None = None  # of the class: modules that were pickled before it existed lack it
 
     def __init__(
         self,
@@ -164,7 +171,15 @@ class GPO(RankPooling):
         return_coefficients: bool = False,
     ) -> None:
         super().__init__(check_finite=check_finite, return_coefficients=return_coefficients)
-        one_of("start", start, ("random", "average"))
+        if isinstance(start, str):
+            one_of("start", start, ("random", "average"))
+        else:
+            self.start_percent = _percent(start)
+            if data_dependent:
+                raise InputError(
+                    f"start={start} sets the coefficients of each set size, and data_dependent=True has none: use "
+                    'start="average"'
+                )
         if (per_dimension or data_dependent) and dim is None:
             raise InputError("per_dimension and data_dependent need the feature size: GPO(dim=1024, ...)")
         self.temperature = positive_number("temperature", temperature)
@@ -198,11 +213,11 @@ class GPO(RankPooling):
             self.linear: nn.Module = nn.Linear(d_hidden, outputs, bias=False)
         else:
             self.linear = nn.Sequential(nn.Linear(d_hidden, d_hidden), nn.ReLU(), nn.Linear(d_hidden, outputs))
-        if start == "average":
+        if start != "random":
             self.begin_as_average()
 
     def begin_as_average(self) -> None:
-        """Reset all scores to zero, which makes this average pooling."""
+        """Reset all scores to zero, which makes this average pooling, or the share that it starts at."""
         if self.decoder == "interpolation":
             with torch.no_grad():
                 self.knots.zero_()
@@ -270,6 +285,10 @@ class GPO(RankPooling):
     def _softmax(self, scores: Tensor, sizes: Tensor) -> Tensor:
         dtype = torch.promote_types(scores.dtype, torch.float32)
         scaled = scores.to(dtype) / self.temperature
+        if self.start_percent is not None:
+            largest = share_weights(sizes, scores.shape[1], self.start_percent, dtype)  # (U, N)
+            begin = START_SHARE * largest + (1 - START_SHARE) / sizes.unsqueeze(1).to(dtype)
+            scaled = scaled + begin.log().unsqueeze(-1)
         # A single full set needs no mask; check only where reading the size is free.
         readable = sizes.is_cpu and type(sizes) is Tensor and not compiled()
         if not (readable and sizes.shape[0] == 1 and int(sizes) == scores.shape[1]):
@@ -284,4 +303,11 @@ class GPO(RankPooling):
         return cast(nn.Linear, cast(nn.Sequential, self.linear)[0]).weight.dtype
 
     def extra_repr(self) -> str:
-        return f"position={self.position!r}, decoder={self.decoder!r}, temperature={self.temperature}"
+        start = "" if self.start_percent is None else f", start={self.start_percent}"
+        return f"position={self.position!r}, decoder={self.decoder!r}, temperature={self.temperature}{start}"
+
+
+def _percent(start: int) -> int:
+    if isinstance(start, bool) or not isinstance(start, int) or not 1 <= start <= 100:
+        raise InputError(f'start must be "random", "average" or a percentage from 1 to 100, got {start!r}')
+    return start

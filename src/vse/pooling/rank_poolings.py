@@ -78,12 +78,17 @@ class TopPercentPool(RankPooling):
 
     def size_coefficients(self, sizes: Tensor, total: int, dtype: torch.dtype | None = None) -> Tensor:
         percent: Tensor | float = self.found.double() if self.searched else float(self.percent)
-        kept = torch.round(sizes.double() * percent / 100).clamp(min=1)
-        top = torch.arange(total, device=sizes.device) < kept.unsqueeze(1)  # (U, N)
-        return normalised(top, sizes, dtype)
+        return share_weights(sizes, total, percent, dtype)
 
     def extra_repr(self) -> str:
         return f"percent={self.percent!r}, found={float(self.found):g}" if self.searched else f"percent={self.percent}"
+
+
+def share_weights(sizes: Tensor, total: int, percent: Tensor | float, dtype: torch.dtype | None) -> Tensor:
+    """Return equal weights for the largest ``percent`` of each size, at least one element: ``(U, total)``."""
+    kept = torch.round(sizes.double() * percent / 100).clamp(min=1)
+    top = torch.arange(total, device=sizes.device) < kept.unsqueeze(1)  # (U, N)
+    return normalised(top, sizes, dtype)
 
 
 class LinearDecayPool(RankPooling):

@@ -26,7 +26,11 @@ GUESSES, GUESS_SECONDS, CLIENTS = 10, 60, 4096
 
 
 class RequireKey:
-    """Middleware that responds 401 to requests without the key. No key is required if it is None."""
+    """Middleware that responds 401 to requests without the key. No key is required if it is None.
+
+    A wrong key counts as a guess, and after too many of them the response is 429. The right one always passes: a
+    program behind the same proxy as somebody who guesses must go on.
+    """
 
     def __init__(self, app: ASGIApp, key: str | None) -> None:
         self.app, self.key = app, key
@@ -35,9 +39,18 @@ class RequireKey:
         public = self.key is None or scope["type"] != "http" or _is_public(scope["path"])
         if public or has_key(Headers(scope=scope), self.key or ""):
             await self.app(scope, receive, send)
-        else:
-            detail = "missing or wrong key: send it as 'Authorization: Bearer KEY'"
-            await problem_response(401, detail, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
+            return
+        guesses: Guesses = scope["app"].state.guesses
+        client = (scope.get("client") or ("",))[0]
+        try:
+            if _offers_key(Headers(scope=scope), self.key or ""):
+                guesses.check(client)
+                guesses.count(client)
+            raise ProblemError(
+                401, "missing or wrong key: send it as 'Authorization: Bearer KEY'", {"WWW-Authenticate": "Bearer"}
+            )
+        except ProblemError as problem:
+            await problem_response(problem.status_code, problem.detail, problem.headers)(scope, receive, send)
 
 
 def has_key(headers: Headers, key: str) -> bool:
@@ -47,6 +60,13 @@ def has_key(headers: Headers, key: str) -> bool:
         return True
     # http.cookies stops at the first cookie it cannot parse, and other sites on the host may have set one.
     return _equal(cookie_parser(headers.get("cookie", "")).get(cookie_name(key), ""), cookie_value(key))
+
+
+def _offers_key(headers: Headers, key: str) -> bool:
+    """Return whether the request carries a key at all, right or wrong; a cookie of another key has another name."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    offered = scheme.lower() == "bearer" and bool(token.strip())
+    return offered or cookie_name(key) in cookie_parser(headers.get("cookie", ""))
 
 
 def cookie_name(key: str) -> str:

@@ -25,16 +25,21 @@ from vse.systems.text import run_packed
 Side = tuple[Tensor, ...]
 Inputs = Mapping[str, Tensor | None]
 Reduction = Literal["sum", "mean"]
+PAD = 0  # the id of <pad>
 
 
 class CaptionDecoder(nn.Module):
     """Generate a caption from a set of vectors: a GRU reads the set, and a GRU with attention over it writes.
 
-    ``forward`` returns ``-Σ_t log p(w_t | w_<t, set)`` of each caption, ``(B, 1)``, with the true words as inputs.
+    ``forward`` returns ``-Σ_t log p(w_t | w_<t, set)`` of each caption, ``(B, 1)``, with the true words as inputs. With
+    ``score_padding`` the sum goes on to one ``<pad>`` after the last token.
     """
 
-    def __init__(self, features: int, vocabulary_size: int, config: DecoderConfig) -> None:
+    def __init__(
+        self, features: int, vocabulary_size: int, config: DecoderConfig, *, score_padding: bool = False
+    ) -> None:
         super().__init__()
+        self.score_padding = score_padding
         hidden = config.hidden_size
         self.reduce = nn.Linear(features, hidden)
         nn.init.xavier_normal_(self.reduce.weight)
@@ -44,9 +49,14 @@ class CaptionDecoder(nn.Module):
         self.energy = nn.Linear(hidden, 1, bias=False)
         self.writer = nn.GRUCell(config.word_size + hidden, hidden)
         self.out = nn.Linear(hidden, vocabulary_size)
+        nn.init.xavier_normal_(self.out.weight)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, elements: Tensor, mask: Tensor | None, tokens: Tensor, lengths: Tensor) -> Tensor:
+        if self.score_padding:
+            beyond = torch.arange(tokens.shape[1] + 1, device=tokens.device) >= lengths.unsqueeze(1)
+            tokens = torch.cat((tokens, tokens[:, :1]), 1).masked_fill(beyond, PAD)
+            lengths = lengths + 1
         order = lengths.argsort(descending=True, stable=True)  # the captions that go on are always the first rows
         elements, sizes = compact(elements, mask)
         elements, sizes, tokens = elements[order], sizes[order], tokens[order]
@@ -107,7 +117,7 @@ class Reasoning(Auxiliary):
 
     def __init__(self, config: VSRNConfig, size: int, vocabulary_size: int) -> None:
         super().__init__()
-        self.decoder = CaptionDecoder(size, vocabulary_size, config.decoder)
+        self.decoder = CaptionDecoder(size, vocabulary_size, config.decoder, score_padding=config.score_padding)
 
     def sides(self, image_encoder: Any, text_encoder: Any, inputs: Inputs) -> tuple[Side, Side]:
         elements, mask = _elements(image_encoder, inputs)

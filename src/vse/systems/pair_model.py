@@ -35,6 +35,8 @@ MAX_BYTES = 1 << 27
 """Memory of a block of scores."""
 GRADIENT_BYTES = 1 << 29
 """Memory of the scores of a batch in training; a larger batch computes its blocks again in the backward pass."""
+MAX_PAIRS = 1024
+"""Candidates of a text that are scored together: their elements are copied."""
 TEXTS = 512  # whose elements are held at once
 GROUPS, LEAST_ALIKE = 4, 16  # groups of texts of similar length in training, and the fewest texts of a group
 
@@ -296,31 +298,43 @@ class PairModel(nn.Module):
         report.finish()
         return scores
 
-    def score_selected(
+    def score_candidates(
         self,
         images: Images,
         texts: Sequence[str],
         rows: NDArray[np.int64],
         columns: NDArray[np.int64],
         *,
-        unknown: Literal["error", "allow"] = "error",
+        progress: ProgressReporter | None = None,
     ) -> NDArray[np.float32]:
-        """Return the scores ``(n,)`` of single pairs: image ``rows[i]`` with text ``columns[i]``, as for re-ranking.
+        """Return the scores ``(n,)`` of the pairs of ``images[rows[k]]`` and ``texts[columns[k]]``.
 
-        Each image and text that occurs is encoded once.
+        Each image and text that occurs is encoded once, and no other pair is scored. :data:`MAX_PAIRS` sets of images
+        are copied at once.
+
+        Raises:
+            InputError: an image or a text is invalid.
         """
-        wanted = as_texts(texts)
+        report, wanted, sources = progress or SilentProgress(), as_texts(texts), as_sources(images, self)
+        scores = np.empty(len(rows), dtype=np.float32)
+        if not len(rows):
+            return scores
         used, place = np.unique(rows, return_inverse=True)
-        encoded = self.image_sets([as_sources(images, self)[int(row)] for row in used])
-        found = np.empty(len(rows), dtype=np.float32)
         said, which = np.unique(columns, return_inverse=True)
-        for numbers, sets in self.text_sets([wanted[int(column)] for column in said], unknown=unknown):
+        encoded = self.image_sets([sources[int(row)] for row in used], progress=report)
+        order = np.argsort(which, kind="stable")
+        first = np.searchsorted(which[order], np.arange(len(said) + 1))
+        report.start(len(rows), "scoring pairs")
+        for numbers, sets in self.text_sets([wanted[int(column)] for column in said], unknown="allow"):
             for row, number in enumerate(numbers):
-                pairs = np.flatnonzero(which == number)
-                chosen = encoded.rows(torch.from_numpy(place[pairs]))
-                for part, _, block in score_blocks(self.scoring, chosen, sets.rows(slice(row, row + 1))):
-                    found[pairs[part]] = block[:, 0].float().cpu().numpy()
-        return found
+                pairs = order[first[number] : first[number + 1]]
+                for part in _slices(len(pairs), MAX_PAIRS):
+                    chosen = encoded.rows(torch.from_numpy(place[pairs[part]]).to(self.device))
+                    for block, _, found in score_blocks(self.scoring, chosen, sets.rows(slice(row, row + 1))):
+                        scores[pairs[part][block]] = found[:, 0].float().cpu().numpy()
+                report.advance(len(pairs))
+        report.finish()
+        return scores
 
     def compile_encoders(self) -> NoReturn:
         """Raise InputError: the encoders of sets are not compiled."""

@@ -137,9 +137,10 @@ class Levels(NamedTuple):
 class Consensus(Readout):
     """CVSE: attention over the elements, a mixture of concepts, and their weighted sum.
 
-    The query of the attention is the mean of the unit elements: ``a_n = w · (tanh(W₁ e_n) ⊙ tanh(W₂ m))``, and the
-    instance level ``‖Σ softmax(a)_n e_n‖``. Concepts are weighted by ``softmax(κ w' · (tanh(W₃ c) ⊙ tanh(W₄ i)))``; a
-    text adds ``ρ softmax(κ y)`` of its own labels y with weight ρ. The embedding is ``‖α i + (1 - α) Σ p_c c‖``.
+    The query m of the attention is the mean of the unit elements, that of a text scaled to unit length:
+    ``a_n = w · (tanh(W₁ e_n) ⊙ tanh(W₂ m))``, and the instance level ``‖Σ softmax(a)_n e_n‖``. Concepts are weighted by
+    ``softmax(κ w' · (tanh(W₃ c) ⊙ tanh(W₄ i)))``; a text adds ``ρ softmax(κ y)`` of its own labels y with weight ρ. The
+    embedding is ``‖α i + (1 - α) Σ p_c c‖``.
     """
 
     def __init__(
@@ -148,20 +149,23 @@ class Consensus(Readout):
         graph: ConceptGraph,
         size: int,
         *,
-        owner: bool,
+        text: bool,
         label_share: float,
         fusion: float,
+        training_fusion: float | None,
         sharpness: float,
         dropout: float,
     ) -> None:
         super().__init__(inner)
+        self.text = text
         self.label_share, self.fusion, self.sharpness = label_share, fusion, sharpness
+        self.training_fusion = fusion if training_fusion is None else training_fusion
         self.element, self.query, self.score = nn.Linear(size, size), nn.Linear(size, size), nn.Linear(size, 1)
         self.concept, self.concept_query = nn.Linear(size, size), nn.Linear(size, size)
         self.concept_score = nn.Linear(size, 1)
         self.dropout = nn.Dropout(dropout)
         self._graph = (graph,)  # both towers share it; a tuple hides it from the one that does not save it
-        if owner:
+        if not text:
             self.graph = graph
 
     def pool(self, features: Tensor, mask: Tensor | None) -> Tensor:
@@ -178,7 +182,8 @@ class Consensus(Readout):
             own = (self.sharpness * labels).softmax(1)
             weights = self.label_share * own + (1 - self.label_share) * weights
         consensus = normalize(weights @ basis)
-        fused = normalize(self.fusion * instance + (1 - self.fusion) * consensus)
+        share = self.training_fusion if self.training else self.fusion
+        fused = normalize(share * instance + (1 - share) * consensus)
         return Levels(fused, instance, consensus, weights)
 
     def labels(self, tokens: Tensor, lengths: Lengths | None) -> Tensor:
@@ -192,6 +197,7 @@ class Consensus(Readout):
         if mask is not None:
             elements = elements.masked_fill(~mask.unsqueeze(-1), 0)
         mean = self.inner.pool(elements, mask)
+        mean = normalize(mean) if self.text else mean  # as in the released code
         keys = self.dropout(self.element(elements).tanh())  # (B, N, D)
         query = self.dropout(self.query(mean).tanh()) * self.score.weight  # (B, D)
         logits = (keys @ query.unsqueeze(2)).squeeze(2) + self.score.bias  # (B, N)
@@ -201,9 +207,18 @@ class Consensus(Readout):
 
 
 class ConsensusTextEncoder(BiGRUEncoder):
-    """A BiGRU whose readout also takes the concepts that a caption names itself."""
+    """A BiGRU with dropout on word embeddings, whose readout also takes the concepts that a caption names itself."""
 
     pooling: Consensus
+
+    def _embedded(self, tokens: Tensor) -> Tensor:
+        dropped: Tensor = self.pooling.dropout(self.embed(tokens))
+        return dropped
+
+    def _distinct(self, given: Tensor) -> tuple[Tensor, Tensor]:
+        if not (self.training and self.pooling.dropout.p):
+            return super()._distinct(given)
+        return self._embedded(given), torch.arange(len(given), device=given.device)  # equal words are dropped apart
 
     def forward(self, tokens: Tensor, lengths: Lengths | None = None) -> Tensor:
         return unit_norm(self.levels(tokens, lengths).fused)

@@ -142,9 +142,9 @@ def equip(config: ModelConfig, image_encoder: Any, text_encoder: Any) -> None:
     elif isinstance(system, CVSEConfig):
         vocabulary = text_encoder.embed.num_embeddings
         graph = ConceptGraph(_count(system), system.concept_size, size, vocabulary)
-        options = system.model_dump(include={"label_share", "fusion", "sharpness", "dropout"})
-        image_encoder.pooling = Consensus(image_encoder.pooling, graph, size, owner=True, **options)
-        text_encoder.pooling = Consensus(text_encoder.pooling, graph, size, owner=False, **options)
+        options = system.model_dump(include={"label_share", "fusion", "training_fusion", "sharpness", "dropout"})
+        image_encoder.pooling = Consensus(image_encoder.pooling, graph, size, text=False, **options)
+        text_encoder.pooling = Consensus(text_encoder.pooling, graph, size, text=True, **options)
 
 
 def text_encoder_class(system: SystemConfig | None) -> type[BiGRUEncoder]:

@@ -188,8 +188,11 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
 
 
 def read_timings(folder: Path) -> dict[str, float]:
-    """Return the total seconds spent computing and waiting for data; repeated steps count each time."""
-    total = {"compute": 0.0, "wait": 0.0}
+    """Return the total seconds of computing, of waiting for data and of the processor; repeated steps count each time.
+
+    Runs of previous versions have no seconds of the processor.
+    """
+    total = {"compute": 0.0, "wait": 0.0, "cpu": 0.0}
     path = folder / TIMINGS
     for line in path.read_text(encoding="utf-8").split("\n")[:-1] if path.is_file() else []:
         with suppress(ValueError):  # a line that a killed process left incomplete

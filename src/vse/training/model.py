@@ -157,6 +157,9 @@ def _check_store(store: FeatureStore, model: TorchModel) -> None:
     store.expect_windows(getattr(model.image_encoder, "windows", None))
 
 
+COUNTER = "num_batches_tracked"
+
+
 def _load_backbone(model: TorchModel, source: str) -> None:
     """Load pretrained weights into the image backbone; the tensors of a classifier are skipped."""
     backbone = model.image_backbone
@@ -174,7 +177,9 @@ def _load_backbone(model: TorchModel, source: str) -> None:
     renamed = {_backbone_name(name, expected): value for name, value in state.items()}
     classifier = re.compile(r"(.*\.)?(fc|classifier)\.(weight|bias)")
     wanted = {name: value for name, value in renamed.items() if name in expected or not classifier.fullmatch(name)}
-    load_state(backbone, wanted, source)
+    # A counter that batch norms have since torch 0.4.1 and that no frozen statistics depend on: older files lack it.
+    counters = {name: value for name, value in expected.items() if name.endswith(COUNTER)}
+    load_state(backbone, {**counters, **wanted}, source)
 
 
 def _backbone_name(name: str, expected: dict[str, Tensor]) -> str:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from vse.errors import InputError
+from vse.pooling import GPO
 from vse.training.recipe import OptimizerRecipe
 
 BACKBONE = "image_encoder.backbone."
 TRANSFORMER = "text_encoder.transformer."
-POOLING = re.compile(r"(^|[._])pooling\.")
-"""In the names of the parameters of poolings, of either tower."""
 
 
 def trained_parameters(model: nn.Module, *, backbone: bool, parts: Sequence[str] = ()) -> dict[str, nn.Parameter]:
@@ -41,19 +39,31 @@ def trained_parameters(model: nn.Module, *, backbone: bool, parts: Sequence[str]
     }
 
 
-def create_optimizer(parameters: Mapping[str, nn.Parameter], recipe: OptimizerRecipe) -> torch.optim.Optimizer:
+def gpo_parameters(model: nn.Module) -> frozenset[str]:
+    """Return the names of the parameters of every GPO; those of other learned poolings are not among them."""
+    return frozenset(
+        f"{name}.{inner}".removeprefix(".")
+        for name, module in model.named_modules()
+        if isinstance(module, GPO)
+        for inner, _ in module.named_parameters()
+    )
+
+
+def create_optimizer(
+    parameters: Mapping[str, nn.Parameter], recipe: OptimizerRecipe, *, gpo: Collection[str] = ()
+) -> torch.optim.Optimizer:
     """Create an optimizer with a group for each learning rate: image backbone, pretrained transformer, the rest.
 
-    Poolings have a group of their own if ``pooling_factor`` is not 1; it has no weight decay. Each group keeps its full
-    rate as ``full_lr``, which the schedule multiplies.
+    The parameters named in ``gpo`` have a group of their own if ``pooling_factor`` is not 1; it has no weight decay.
+    Each group keeps its full rate as ``full_lr``, which the schedule multiplies.
     """
     factors = {"backbone": recipe.backbone_factor, "transformer": recipe.transformer_factor, "rest": 1.0}
-    own = recipe.pooling_factor != 1
-    if own:
-        factors["pooling"] = recipe.pooling_factor
+    own: Collection[str] = ()
+    if recipe.pooling_factor != 1:
+        own, factors["pooling"] = gpo, recipe.pooling_factor
     groups: list[dict[str, Any]] = []
     for part, factor in factors.items():
-        members = [value for name, value in parameters.items() if _part(name, own_pooling=own) == part]
+        members = [value for name, value in parameters.items() if _part(name, own) == part]
         if members:
             rate = recipe.lr * factor
             decay = {"weight_decay": 0.0} if part == "pooling" else {}
@@ -89,9 +99,9 @@ def load_optimizer_tensors(
         optimizer.state[parameter][what] = value.to(parameter.device).clone()
 
 
-def _part(name: str, *, own_pooling: bool) -> str:
+def _part(name: str, gpo: Collection[str]) -> str:
+    if name in gpo:
+        return "pooling"
     if name.startswith(BACKBONE):
         return "backbone"
-    if name.startswith(TRANSFORMER):
-        return "transformer"
-    return "pooling" if own_pooling and POOLING.search(name) else "rest"
+    return "transformer" if name.startswith(TRANSFORMER) else "rest"

@@ -119,8 +119,8 @@ class OptimizerRecipe(Table):
 
     ``clip`` bounds the global norm of the gradients; 0 disables clipping. ``backbone_parts`` are prefixes of names in
     the image backbone, such as ``model.blocks.6``: only these parts of it are trained; all of it if there are none.
-    Layers below the first of them need no gradients. ``pooling_factor`` is that of all poolings; unless it
-    is 1, they have no weight decay.
+    Layers below the first of them need no gradients. ``pooling_factor`` is that of GPO, of both sides; unless it
+    is 1, its parameters have no weight decay. Other learned poolings are trained as the rest of the model.
     """
 
     name: Literal["adamw", "adam"] = "adamw"
@@ -143,6 +143,9 @@ class ScheduleRecipe(Table):
 
     ``search_epochs`` is for poolings ``top-percent`` with ``percent = "search"``: in the first epochs every step draws
     a percentage for each of them; then each takes the one with the highest rsum on dev, images first.
+
+    The parameters of GPO are held as they begin until epoch ``pooling_from``, and trained from then on; with the option
+    ``start`` of GPO a share of the largest values, or their average, is the pooling meanwhile.
     """
 
     epochs: Count = 25
@@ -154,6 +157,7 @@ class ScheduleRecipe(Table):
     decay_factor: Positive = 0.1
     frozen_epochs: Annotated[int, Field(ge=0)] = 1
     search_epochs: Annotated[int, Field(ge=0)] = 0
+    pooling_from: Annotated[int, Field(ge=0)] = 0
 
 
 class AugmentationRecipe(Table):
@@ -290,6 +294,11 @@ class Recipe(Table):
             )
         if self.model.searches and self.run.average is not None:
             raise ValueError('run.average is not for a pooling with percent = "search": leave it out')
+        if self.schedule.pooling_from >= self.schedule.epochs:
+            raise ValueError(
+                f"schedule.pooling_from is {self.schedule.pooling_from}, which leaves no epoch of "
+                f"{self.schedule.epochs} that trains GPO: lower it"
+            )
         if self.released.partial_batch and self.run.micro_batches > 1:
             raise ValueError("released.partial_batch and run.micro_batches: a smaller batch has no equal parts")
         self.model.check(self)

@@ -27,6 +27,7 @@ class TrainingResult:
         steps: trained.
         seconds: of all steps, repeated ones included, without evaluation.
         waiting: the share of the time in which steps waited for data.
+        cpu_seconds: processor time of all steps in all threads; 0 for runs of versions that did not measure it.
     """
 
     name: str
@@ -36,6 +37,7 @@ class TrainingResult:
     steps: int
     seconds: float
     waiting: float
+    cpu_seconds: float = 0.0
 
     @classmethod
     def of(cls, trainer: Trainer, name: str) -> TrainingResult:
@@ -51,6 +53,7 @@ class TrainingResult:
             position.step,
             total,
             spent["wait"] / total if total else 0.0,
+            spent["cpu"],
         )
 
     @classmethod
@@ -58,7 +61,14 @@ class TrainingResult:
         """Read the result of a finished run."""
         raw = read_json(folder / RESULT)
         return cls(
-            raw["name"], folder, raw["best"], raw["epochs"], raw["steps"], raw["seconds"], raw["waiting_for_data"]
+            raw["name"],
+            folder,
+            raw["best"],
+            raw["epochs"],
+            raw["steps"],
+            raw["seconds"],
+            raw["waiting_for_data"],
+            raw.get("cpu_seconds", 0.0),
         )
 
     @property
@@ -77,6 +87,7 @@ class TrainingResult:
             "steps": self.steps,
             "seconds": self.seconds,  # unrounded, so that a finished run is reported in the same words
             "waiting_for_data": self.waiting,
+            "cpu_seconds": self.cpu_seconds,
         }
 
     def draw(self, path: Path, metrics: Sequence[dict[str, Any]]) -> None:

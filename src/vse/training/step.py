@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -135,8 +135,11 @@ class TrainingStep:
         objective: Objective,
         recipe: Recipe,
         ranks: Ranks,
+        *,
+        gpo: Collection[str] = (),
     ) -> None:
         self.model = model
+        self._gpo = frozenset(gpo)
         self.parameters = dict(parameters)
         self.optimizer = optimizer
         self.objective = objective
@@ -163,9 +166,16 @@ class TrainingStep:
         if recipe.run.compile:
             model.compile_encoders()
 
-    def prepare(self, *, train_backbone: bool) -> None:
-        """Choose what is trained from now on; with several processes a change rebuilds their connection."""
-        trained = frozenset(name for name in self.parameters if train_backbone or not name.startswith(BACKBONE))
+    def prepare(self, *, train_backbone: bool, train_gpo: bool = True) -> None:
+        """Choose what is trained from now on; with several processes a change rebuilds their connection.
+
+        What is not trained has no gradient, hence no weight decay and no state in the optimizer.
+        """
+        trained = frozenset(
+            name
+            for name in self.parameters
+            if (train_backbone or not name.startswith(BACKBONE)) and (train_gpo or name not in self._gpo)
+        )
         for name, parameter in self.model.named_parameters():
             parameter.requires_grad_(name in trained)
         self.model.train()

@@ -21,6 +21,7 @@ from vse.data import CaptionedImages, VideoFrames
 from vse.data.frames import open_packed, write_packed
 from vse.errors import InputError, first_line, require
 from vse.models.card import write_card
+from vse.models.devices import slow_bf16
 from vse.models.storage import load_model
 from vse.progress import ProgressReporter, SilentProgress
 from vse.training.data import build_tokenizer, open_splits, training_pairs
@@ -85,6 +86,8 @@ def train(
         raise InputError("run.precision 'fp16' needs a GPU: take 'bf16' or 'fp32' on a CPU")
     with process_group(device) as ranks:
         report = progress if progress is not None and ranks.first else SilentProgress()
+        if recipe.run.precision == "bf16" and (note := slow_bf16(device)) is not None:
+            report.note(note)
         _make_folder(path, ranks)
         lock = FolderLock(path) if ranks.first else None
         try:

@@ -25,6 +25,7 @@ from vse.training.log import SOFTENED, MetricsLog, blame, collapsing, epoch_line
 from vse.training.mining import FirstStage
 from vse.training.optimizer import (
     create_optimizer,
+    gpo_parameters,
     load_optimizer_tensors,
     optimizer_tensors,
     set_rate,
@@ -91,10 +92,17 @@ class Trainer:
         parts = recipe.optimizer.backbone_parts
         parameters = trained_parameters(model, backbone=self.fine_tuning, parts=parts)
         objective = Objective(recipe.loss, self.steps_per_epoch, schedule.epochs)
-        optimizer = create_optimizer(parameters, recipe.optimizer)
-        self.step = TrainingStep(model, parameters, optimizer, objective, recipe, ranks)
+        gpo = gpo_parameters(model)
+        if schedule.pooling_from and not gpo:
+            raise InputError(
+                f"schedule.pooling_from is {schedule.pooling_from}, and no side of the model is pooled with GPO: leave "
+                "it out"
+            )
+        optimizer = create_optimizer(parameters, recipe.optimizer, gpo=gpo)
+        self.step = TrainingStep(model, parameters, optimizer, objective, recipe, ranks, gpo=gpo)
         self.guard = CollapseGuard(recipe.guard)
         self.search = PoolingSearch(model, recipe.seed, schedule.search_epochs * self.steps_per_epoch)
+        self._cpu = time.process_time()
         self.average = AveragedWeights(model, recipe.run.average) if recipe.run.average is not None else None
         self.position = Position()
 
@@ -147,11 +155,11 @@ class Trainer:
     def _epoch(self, log: MetricsLog | None, last_saved: float) -> float:
         epoch = self.position.epoch
         train_backbone = self.fine_tuning and epoch >= self.recipe.schedule.frozen_epochs
-        self.step.prepare(train_backbone=train_backbone)
+        self.step.prepare(train_backbone=train_backbone, train_gpo=epoch >= self.recipe.schedule.pooling_from)
         batches = self._batches(epoch)
         done = self.position.step - epoch * self.steps_per_epoch
         local_batches = [samples[self.local_rows] for samples in batches[done:]]
-        began = time.perf_counter()
+        began, self._cpu = time.perf_counter(), time.process_time()
         for samples, (batch, waited) in zip(
             batches[done:],
             prefetch_batches(partial(self.pairs.batch, epoch), local_batches, self.recipe.run.readers),
@@ -207,9 +215,11 @@ class Trainer:
         for key, value in figures.values().items():
             position.sums[key] = position.sums.get(key, 0.0) + value
         position.step += 1
-        seconds = time.perf_counter() - began
+        seconds, cpu = time.perf_counter() - began, time.process_time()
         if log is not None:
-            log.step(values, {"compute": round(seconds - waited, 4), "wait": round(waited, 4)})
+            spent = {"compute": seconds - waited, "wait": waited, "cpu": cpu - self._cpu}
+            log.step(values, {name: round(each, 4) for name, each in spent.items()})
+        self._cpu = cpu
         if event is not None:
             self._report_event(event, figures, log)
         self.report.advance(1, headline(figures, position.epoch, self.recipe.schedule.epochs, position.best))

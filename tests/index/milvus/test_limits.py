@@ -130,10 +130,10 @@ def test_milvus_creation_can_be_repeated_after_kill(tmp_path: Path) -> None:
     """What a process created before it was killed, without an alias, is not a collection, and is rebuilt."""
     script = """
         import os, sys
+        import pymilvus
         from vse.index.milvus import MilvusCollection
-        from vse.index.milvus import collection
 
-        collection.switch = lambda *_: os._exit(9)
+        pymilvus.MilvusClient.create_alias = lambda *_, **__: os._exit(9)
         MilvusCollection.create(sys.argv[1], model="m", model_source="s", dimensions=3)
         """
     place = tmp_path / "photos.db"

@@ -16,7 +16,9 @@ from tests.index.support import batch
 
 from vse.errors import InputError, VSEError
 from vse.index.milvus import MilvusCollection
+from vse.index.milvus.tables import About, Tables, create_tables
 from vse.index.open import collection_exists
+from vse.index.scan.exclude import ScanRules, rules_of, with_rules
 
 pymilvus = pytest.importorskip("pymilvus")
 server = pytest.importorskip("milvus_lite.adapter.grpc.server")
@@ -46,6 +48,100 @@ def test_names_are_collections_of_their_own(address: str) -> None:
         MilvusCollection.open(address + "3")
     with pytest.raises(InputError, match="is already a collection"):
         create(address)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_creator_that_is_late_opens_the_collection_of_the_faster_one(
+    address: str, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Whether it made its tables already or not, it drops nothing but these; for another model it is refused."""
+    make, faster = Tables.make, list[MilvusCollection]()
+
+    def late(self: Tables, *given: object) -> None:
+        if moment == "after":
+            make(self, *given)  # type: ignore[arg-type]
+        if not faster:
+            with monkeypatch.context() as patch:
+                patch.setattr(Tables, "make", make)
+                faster.append(create(address))
+                faster[0].add(batch(VECTORS))
+        if moment == "before":
+            make(self, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Tables, "make", late)
+    with create(address) as second:
+        assert second.info().files == len(VECTORS)
+        second.add([entry("other.jpg", VECTORS[0])])
+        assert faster[0].info().files == len(VECTORS) + 1
+        assert sorted(second.tables.connection.names()) == sorted(faster[0].tables.names())
+        faster.pop().close()
+        monkeypatch.setattr(Tables, "make", make)
+        with pytest.raises(InputError, match="is already a collection"):
+            create(address)
+    with create(address + "2") as third:
+        found = create_tables(third.tables.connection, About("x", 3, third.about.options), {})
+        assert (found.base, found.about) == (third.tables.base, third.about)
+
+
+CREATING = """
+    import sys
+    from tests.index.examples import DIMENSIONS, VECTORS
+    from tests.index.support import batch
+    from vse.errors import InputError
+    from vse.index.milvus import MilvusCollection
+
+    print("ready", flush=True)
+    sys.stdin.readline()
+    try:
+        writer = MilvusCollection.create(sys.argv[1], model="m", model_source="s", dimensions=DIMENSIONS)
+    except InputError:  # the other one was much faster
+        writer = MilvusCollection.open(sys.argv[1], write=True)
+    with writer:
+        writer.add(batch(VECTORS, f"{sys.argv[2]}/"))
+    """
+
+
+@pytest.mark.slow
+def test_processes_that_create_a_milvus_collection_together_share_it(address: str) -> None:
+    """What each of them was told to be added is there."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(CREATING), address, name],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        for name in ("first", "second")
+    ]  # fmt: skip
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    assert [process.communicate() and process.returncode for process in processes] == [0, 0]
+    with MilvusCollection.open(address, write=True) as writer:
+        assert writer.info().files == 2 * len(VECTORS)
+        assert len(writer.tables.connection.names()) == 3
+
+
+def test_milvus_writers_keep_the_rules_of_each_others_folders(address: str) -> None:
+    """Two writers record rules for different folders at the same time; an upgrade and a reader see both."""
+    with create(address) as first, MilvusCollection.open(address, write=True) as second:
+        before = [each.settings() for each in (first, second)]
+        first.set_settings(with_rules(before[0], "/a", ScanRules(("*.png",))))
+        second.set_settings(with_rules(before[1], "/b", ScanRules(follow_links=True)))
+        rules = {"/a": ScanRules(("*.png",)), "/b": ScanRules(follow_links=True)}
+        assert {root: rules_of(first.settings(), root) for root in rules} == rules
+        second.set_settings(with_rules(second.settings(), "/a", ScanRules()))
+        assert first.settings()["folders"].keys() == {"/b"}
+        second.tables.put({"settings": '{"x": 1, "folders": {"/c": {"ocr": true}}}'})  # as they were recorded first
+        first.set_settings({**first.settings(), "y": 2})
+        found = second.settings()
+        assert (found["x"], found["y"], sorted(found["folders"])) == (1, 2, ["/b", "/c"])
+        with second.new_generation(model="new", model_source="s", dimensions=DIMENSIONS) as new:
+            new.commit()
+    with MilvusCollection.open(address) as reader:
+        assert reader.settings() == found
 
 
 def test_a_reader_in_another_process_follows(address: str) -> None:
@@ -165,7 +261,7 @@ def test_milvus_options_are_passed_and_recorded(address: str) -> None:
         assert reader.about.options["consistency_level"] == "Bounded"
         assert reader.search(VECTORS[3], 1).scores[0] > 0.999
         with reader.tables.connection.using() as client:
-            assert client.describe_collection("photos")["collection_name"] == "photos_g1", "others can use the alias"
+            assert client.describe_collection("photos")["collection_name"].startswith("photos_g1_"), "others can use it"
 
 
 def test_a_server_that_is_lost_is_one_line(

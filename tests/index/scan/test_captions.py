@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vse.data.files import read_rows
+from vse.errors import InputError
+from vse.index.pipeline.commits import folder_captions
 from vse.index.scan import ScanLimits, read_captions
 
 
@@ -116,6 +120,41 @@ def test_captions_of_missing_files_take_no_memory(tmp_path, monkeypatch):
     assert list(found) == ["gone0.jpg", "gone1.jpg", "gone2.jpg", "there.jpg"]
     assert found["gone0.jpg"] == ("a dog", "x")
     assert found["there.jpg"] == ("a cat", "two cats")
+
+
+def test_captions_take_bounded_memory(tmp_path):
+    """Counted with what a text takes in memory: one emoji makes four bytes of each character."""
+    texts = [f"{number:04} " + "x" * 4000 for number in range(60)]
+    rows = [json.dumps({"path": f"{number % 4}.jpg", "caption": text + "🙂"}) for number, text in enumerate(texts)]
+    (tmp_path / "captions.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    captions, problems = read(tmp_path, limits=ScanLimits(max_captions_per_file=10))
+    assert [len(each) for each in captions.values()] == [10] * 4
+    assert len(problems) == 20
+    assert "line 41: more than 10 captions of this file" in problems[0]
+    limit = 20 * 16_000
+    captions, problems = read(tmp_path, limits=ScanLimits(max_caption_memory=limit))
+    assert 0.8 * limit < sum(sys.getsizeof(text) for each in captions.values() for text in each) < limit
+    assert "max_caption_memory" in problems[0]
+
+
+def test_problems_of_captions_are_counted_beyond_a_number(tmp_path, monkeypatch):
+    """Two megabytes of broken rows are a million problems; the number is exact, and an unreadable file is listed."""
+    monkeypatch.setattr("vse.index.pipeline.commits.MAX_ROW_PROBLEMS", 5)
+    (tmp_path / "captions.csv").write_text("path,caption\n" + "a.jpg\n" * 30, encoding="utf-8")
+    (tmp_path / "captions.jsonl").write_bytes(b"{\n" * 40 + b"\xff\n")
+    found = folder_captions(tmp_path, ScanLimits())
+    assert not found.complete
+    reasons = [problem.reason for problem in found.problems]
+    assert len(reasons) == 8
+    assert "not UTF-8" in reasons[5]
+    assert reasons[6:] == ["and 25 more rows that cannot be used", "and 40 more rows that cannot be used"]
+
+
+def test_caption_file_that_grows_is_not_read_for_ever(tmp_path, monkeypatch):
+    """The limit holds for what is read, not only for the size at the start."""
+    (tmp_path / "captions.csv").write_text("path,caption\na.jpg,x\nb.jpg,y\n")
+    with pytest.raises(InputError, match="more than 20 bytes"):
+        list(read_rows(tmp_path / "captions.csv", lambda *_: None, max_bytes=20))
 
 
 def test_endless_line_of_captions_is_refused(tmp_path, monkeypatch):

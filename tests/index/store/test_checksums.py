@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
 import struct
@@ -18,8 +19,10 @@ from hypothesis import strategies as st
 from tests.index.examples import QUERIES, VECTORS, directions
 from tests.index.support import batch, cache, create, database
 
+from vse.cli.main import main
 from vse.errors import VSEError
-from vse.index.store import EmbeddedCollection, approximate
+from vse.index.filters import Filter
+from vse.index.store import EmbeddedCollection, approximate, checksums, scan
 from vse.index.store.checksums import BLOCK_BYTES, extended, rows_per_block, sums_of, weights
 
 COUNT, DIMENSIONS = 700, 24
@@ -98,39 +101,95 @@ def test_flipped_bits_of_an_approximate_index_switch_it_off(
         assert not reader.search(QUERY, 5).exact
         expected = reader.search(QUERY, 5, exact=True)
     (path,) = cache(place).glob(f"items-*.{kind}")
-    flip(path, path.stat().st_size // 2, 3)
-    with EmbeddedCollection.open(place) as reader:
-        found = reader.search(QUERY, 5)
-        assert found.exact
-        assert found.ids.tolist() == expected.ids.tolist()
-        assert path.name in " ".join(reader.verify().cache_problems)
+    size, generator, intact = path.stat().st_size, np.random.default_rng(6), path.read_bytes()
+    places = (0, size // 2, size - 1, *generator.integers(0, size, 3).tolist())
+    for damage in (*places, *generator.integers(0, size, 2).tolist()):
+        if damage in places:
+            flip(path, damage, int(generator.integers(8)))
+        else:
+            os.truncate(path, damage)
+        with EmbeddedCollection.open(place) as reader:
+            found = reader.search(QUERY, 5)
+            assert found.exact
+            assert found.ids.tolist() == expected.ids.tolist()
+            assert path.name in " ".join(reader.verify().cache_problems)
+        path.write_bytes(intact)
 
 
 SHORTEN = """
 import os, sys
 from pathlib import Path
 import numpy as np
-from vse.index.store import EmbeddedCollection
+from vse.index.store import EmbeddedCollection, approximate, checksums
 
-folder, query = Path(sys.argv[1]), np.array(eval(sys.argv[2]), np.float32)
+folder, query, state, endings = Path(sys.argv[1]), np.array(eval(sys.argv[2]), np.float32), sys.argv[3], sys.argv[4:]
+if "large" in state:
+    checksums.MAX_READ_BYTES = approximate.MAX_READ_BYTES = 4096
 reader = EmbeddedCollection.open(folder)
-before = reader.search(query, 20) if sys.argv[3] == "warm" else None
-for path in folder.glob("*/cache/items-*.vectors"):
-    os.truncate(path, 4096)
+before = None if "cold" in state else reader.search(query, 20)
+assert before is None or before.exact == ("ivfpq" not in endings)
+for ending in endings:
+    for path in folder.glob(f"*/cache/items-*.{ending}"):
+        os.truncate(path, 4096)
 after = reader.search(query, 20)
 sys.stdout.write(repr(after.ids.tolist()))
 """
 
 
-@pytest.mark.parametrize("state", ["warm", "cold"])
-def test_a_cache_that_is_shortened_under_a_reader_does_not_kill_it(sound: Path, tmp_path: Path, state: str) -> None:
-    """Reading a mapped page beyond the end of its file is a signal; the reader uses the database instead."""
+@pytest.mark.parametrize(
+    "state", ["warm", "cold", "large warm", "large cold", "large lists", "large lists and vectors"]
+)
+def test_a_cache_that_is_shortened_under_a_reader_does_not_kill_it(
+    sound: Path, tmp_path: Path, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large files are not mapped either: a page beyond the end would be a signal. The reader uses the database."""
     copy = tmp_path / "copy"
     shutil.copytree(sound, copy)
-    arguments = [sys.executable, "-c", SHORTEN, str(copy), repr(QUERY.tolist()), state]
+    endings = [ending for ending, word in (("ivfpq", "lists"), ("vectors", "vectors")) if word in state] or ["vectors"]
+    if "lists" in state:
+        monkeypatch.setattr(approximate, "kind_for", lambda rows: "ivfpq" if rows else None)
+        EmbeddedCollection.open(copy, write=True).close()
+    arguments = [sys.executable, "-c", SHORTEN, str(copy), repr(QUERY.tolist()), state, *endings]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     assert done.stdout == repr(answers(sound)[0])
+
+
+@pytest.mark.parametrize("storage", ["float32", "float16", "int8"])
+def test_large_matrix_in_its_file_gives_the_answers_of_one_in_memory(
+    tmp_path: Path, storage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exact search, filters of any width, samples and damage; rows are read in any order."""
+    place = tmp_path / "collection"
+    meta = {"model": "old", "model_source": "old", "dimensions": DIMENSIONS, "storage": storage}
+    with EmbeddedCollection.create(place, **meta) as writer:
+        writer.add(batch(ROWS[:400], "a/"))
+        writer.add(batch(ROWS[400:], "b/"))
+    with EmbeddedCollection.open(place, write=True) as writer:
+        writer.remove([("/photos", "a/00007.jpg")])
+    for name in ("SMALL", "SCAN_BLOCK"):
+        monkeypatch.setattr(scan, name, 64)
+
+    def found() -> list[object]:
+        with EmbeddedCollection.open(place) as reader:
+            wheres = (None, Filter(folder="b"), Filter(kind="image"), Filter(folder="none"))
+            hits = [reader.search(QUERY, k, where=where) for where in wheres for k in (1, 9, 1000)]
+            return [(each.ids.tolist(), each.scores.tolist()) for each in hits] + [reader.sample(30).tolist()]
+
+    expected = found()
+    monkeypatch.setattr(checksums, "MAX_READ_BYTES", 0)
+    assert found() == expected
+    (path,) = cache(place).glob("items-*.vectors")
+    with EmbeddedCollection.open(place) as reader:
+        opened = reader.caches.by_table["items"].opened()
+        assert opened is not None
+        rows = np.random.default_rng(1).permutation(COUNT)[:300]
+        whole = np.fromfile(path, opened.vectors.form.dtype).reshape(COUNT, DIMENSIONS)
+        assert opened.vectors.take(rows).tobytes() == whole[rows].tobytes()
+    flip(path, path.stat().st_size // 2, 6)
+    assert found() == expected
+    with EmbeddedCollection.open(place) as reader:
+        assert "different vector" in " ".join(reader.verify().cache_problems)
 
 
 def test_a_block_that_is_being_purged_is_not_damage(sound: Path, tmp_path: Path) -> None:
@@ -219,31 +278,89 @@ os._exit(9)  # the log is neither checkpointed nor removed
 """
 
 
-def test_commits_lost_with_a_damaged_log_are_reported(tmp_path: Path) -> None:
-    """SQLite drops what follows the damage in silence; verify and info say how many commits are missing."""
-    place = tmp_path / "collection"
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a collection whose writer was killed after 12 commits of two files each, all of them in the log."""
+    place = tmp_path_factory.mktemp("killed") / "collection"
     done = subprocess.run([sys.executable, "-c", KILLED, str(place)], check=False, timeout=60)
     assert done.returncode == 9
-    log = database(place).with_name(database(place).name + "-wal")
-    flip(log, log.stat().st_size // 2, 0)
-    with EmbeddedCollection.open(place) as reader:
-        info, report = reader.info(), reader.verify()
-    assert 0 < info.lost_changes < 12
-    assert info.files + 2 * info.lost_changes == 24
-    assert f"{info.lost_changes} committed changes are missing" in " ".join(report.problems)
-    with EmbeddedCollection.open(place, write=True) as writer:
-        writer.add(batch(VECTORS[:2], "again/"))
-        assert writer.info().lost_changes == 0
-    with EmbeddedCollection.open(place) as reader:
-        assert reader.verify().ok
+    return place
 
 
-def test_a_sound_log_is_recovered_whole(tmp_path: Path) -> None:
+def log_of(place: Path) -> Path:
+    return database(place).with_name(database(place).name + "-wal")
+
+
+def test_commits_lost_with_a_damaged_log_are_reported(killed: Path, tmp_path: Path) -> None:
+    """SQLite drops what follows the damage in silence; later writes do not hide how many commits are missing."""
+    generator, size = np.random.default_rng(5), log_of(killed).stat().st_size
+    for place in (0, 30, size - 1, *generator.integers(0, size, 21).tolist()):
+        copy = tmp_path / f"{place}"
+        shutil.copytree(killed, copy)
+        flip(log_of(copy), place, int(generator.integers(8)))
+        with EmbeddedCollection.open(copy) as reader:
+            info, report = reader.info(), reader.verify()
+        lost = info.lost_changes
+        assert 0 < lost <= 12
+        assert info.files + 2 * lost == 24
+        assert f"{lost} committed changes are missing" in " ".join(report.problems)
+        for number in range(2):
+            with EmbeddedCollection.open(copy, write=True) as writer:
+                for each in range(3):
+                    writer.add(batch(VECTORS[:2], f"again/{number}/{each}"))
+                assert writer.info().lost_changes == lost
+        with EmbeddedCollection.open(copy) as reader:
+            assert (reader.info().files, reader.verify().lost_changes) == (info.files + 12, lost)
+            assert reader.verify().cache_problems == ()
+
+
+def test_lost_commits_are_accepted_explicitly(killed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the command that verify names; an upgrade keeps the record."""
+    copy = tmp_path / "collection"
+    shutil.copytree(killed, copy)
+    flip(log_of(copy), 32 + 24 + 100, 1)
+    with (
+        EmbeddedCollection.open(copy, write=True) as writer,
+        writer.new_generation(model="other", model_source="other", dimensions=8) as new,
+    ):
+        new.commit()
+    assert main(["collection", "verify", str(copy)]) == 1
+    output = capsys.readouterr().out
+    assert "12 committed changes are missing" in output
+    assert f"vse collection verify {copy} --accept-loss" in output
+    assert main(["collection", "verify", str(copy), "--accept-loss"]) == 0
+    assert "no problems" in capsys.readouterr().out
+    with EmbeddedCollection.open(copy) as reader:
+        assert reader.info().lost_changes == 0
+
+
+def test_cache_of_lost_commits_is_not_taken_for_later_ones(tmp_path: Path) -> None:
+    """Ids and numbers of changes begin again before the damage: what the cache holds under them is of other files."""
+    place, kept = tmp_path / "collection", tmp_path / "kept"
+    with create(place, DIMENSIONS) as writer:
+        writer.add(batch(ROWS[:5], "first/"))
+        shutil.copytree(place, kept, ignore=shutil.ignore_patterns("cache"))
+        writer.add(batch(ROWS[5:10], "lost/"))
+    shutil.copytree(cache(place), cache(kept))
+    record = database(kept).with_name("items.sqlite-committed")
+    shutil.copy(database(place).with_name(record.name), record)
+    with EmbeddedCollection.open(kept, write=True) as writer:
+        for number in range(5):
+            writer.add(batch(ROWS[20 + number : 21 + number], f"{number}/"))
+        hits = writer.search(ROWS[24], 1)
+        assert (hits.ids.tolist(), hits.scores[0]) == ([10], pytest.approx(1, abs=1e-5))
+    with EmbeddedCollection.open(kept) as reader:
+        assert reader.search(ROWS[24], 1).ids.tolist() == [10]
+        assert reader.info().lost_changes == 1
+        assert reader.verify().cache_problems == ()
+
+
+def test_a_sound_log_is_recovered_whole(killed: Path, tmp_path: Path) -> None:
     """A killed writer loses nothing, and nothing is reported."""
     place = tmp_path / "collection"
-    subprocess.run([sys.executable, "-c", KILLED, str(place)], check=False, timeout=60)
+    shutil.copytree(killed, place)
     with EmbeddedCollection.open(place, write=True) as writer:
         assert (writer.info().files, writer.info().lost_changes) == (24, 0)
-        log = database(place).with_name(database(place).name + "-wal")
+        log = log_of(place)
         assert log.stat().st_size == 0, "what was recovered does not depend on the log any longer"
         assert writer.verify().ok

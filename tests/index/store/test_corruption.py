@@ -67,7 +67,7 @@ def test_a_sound_collection_has_no_problems(folder: Path) -> None:
     assert report.ok
     assert report.to_json() == {
         "where": str(folder), "files": COUNT + 1, "items": COUNT + 1, "captions": COUNT + 1,
-        "problems": [], "cache_problems": [], "damaged_files": [], "ok": True,
+        "problems": [], "cache_problems": [], "damaged_files": [], "lost_changes": 0, "ok": True,
     }  # fmt: skip
 
 

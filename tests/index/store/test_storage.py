@@ -172,7 +172,7 @@ def lists(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray]:
 def test_inverted_lists_reach_their_recall_on_clusters(
     lists: tuple[Path, np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The build chose how many lists to visit; mapped lists propose the same rows, and a damaged sample is noticed."""
+    """The build chose how many lists to visit; lists that stay in the file propose the same rows."""
     path, vectors = lists
     queries = clustered(12, 160, seed=4)
     index = approximate.load(path, len(vectors), 160)
@@ -181,11 +181,11 @@ def test_inverted_lists_reach_their_recall_on_clusters(
     proposed = [approximate.propose(index, query, None) for query in queries]
     assert recall(proposed, vectors, queries) >= approximate.RECALL
     monkeypatch.setattr(approximate, "MAX_READ_BYTES", 0)
-    mapped = approximate.load(path, len(vectors), 160)
+    stored = approximate.load(path, len(vectors), 160)
     for query, rows in zip(queries, proposed, strict=True):
-        assert approximate.propose(mapped, query, None).tolist() == rows.tolist()
+        assert approximate.propose(stored, query, None).tolist() == rows.tolist()
     allowed = np.arange(len(vectors)) % 4 != 0
-    assert (approximate.propose(mapped, queries[0], allowed) % 4).all()
+    assert (approximate.propose(stored, queries[0], allowed) % 4).all()
     assert approximate.load(path, len(vectors) + 1, 160) is None
 
 
@@ -238,7 +238,7 @@ def test_build_over_damaged_vectors_stops_and_keeps_the_old_index(lists: tuple[P
     assert path.read_bytes() == before
 
 
-def test_mapped_lists_are_switched_off_by_damage_and_survive_a_killed_build(
+def test_lists_in_a_file_are_switched_off_by_damage_and_survive_a_killed_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A partial file of a killed build is ignored, then removed; the index before it is used meanwhile."""

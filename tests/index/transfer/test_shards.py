@@ -135,15 +135,15 @@ def test_export_to_shards_is_resumed_after_a_full_disk(
     monkeypatch.setattr(exporting, "BLOCK", 2)
     with closing(open_collection(collection_of_moments)) as collection:
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        write_json, written = exporting.write_json, []
+        record, written = exporting._record, []
 
         def full_after_two(*arguments: object) -> None:
-            write_json(*arguments)  # type: ignore[arg-type]
+            record(*arguments)  # type: ignore[arg-type]
             written.append(arguments)
             if len(written) == 3:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
 
-        monkeypatch.setattr(exporting, "write_json", full_after_two)
+        monkeypatch.setattr(exporting, "_record", full_after_two)
         try:
             with pytest.raises(VSEError, match="out cannot be written") as caught:
                 export_embeddings(collection, out, shard_rows=4)
@@ -201,3 +201,52 @@ def test_export_command_writes_shards(
         assert first == second
     assert "exists already" in error_line(capsys, 1, "collection", "export", collection_of_moments, tmp_path / "out")
     assert np.isfinite(ROWS).all()
+
+
+def test_transfer_through_urls_equals_local_files(shards: Path, tmp_path: Path) -> None:
+    """Shards, a folder and a Parquet file in an object store are written and read as on a disk, ids included."""
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    for path in shards.glob("*.parquet"):
+        memory.pipe_file(f"/in/{path.name}", path.read_bytes())
+    reported("collection", "import", tmp_path / "local.vse", shards)
+    done = reported("collection", "import", tmp_path / "remote.vse", "memory://in")
+    assert (done["rows"], done["added"]) == (20, 20)
+    assert held(tmp_path / "remote.vse") == held(tmp_path / "local.vse")
+    assert reported("collection", "import", tmp_path / "remote.vse", "memory://in")["unchanged"] == 20
+    for number, (out, options) in enumerate((("out", ()), ("a/out.parquet", ()), ("parts", ("--shard-rows", 7)))):
+        url = f"memory://made/{out}"
+        report = reported("collection", "export", tmp_path / "remote.vse", url, *options)
+        assert (report["out"], report["items"]) == (url, 20)
+        local = tmp_path / out.replace("/", "-")
+        reported("collection", "export", tmp_path / "remote.vse", local, *options)
+        reported("collection", "import", tmp_path / f"{number}.vse", url)
+        assert held(tmp_path / f"{number}.vse") == held(tmp_path / "local.vse")
+        made = {path.name: path.read_bytes() for path in ([local] if local.is_file() else local.iterdir())}
+        wanted = {name if len(made) > 1 else "out.parquet": content for name, content in made.items()}
+        assert {
+            name: memory.cat_file(f"/made/{out}/{name}" if len(made) > 1 else f"/made/{out}") for name in wanted
+        } == wanted
+        with (
+            pytest.raises(InputError, match="exists already"),
+            closing(open_collection(tmp_path / "0.vse")) as held_there,
+        ):
+            export_embeddings(held_there, url, shard_rows=7 if options else None)
+    assert not list(Path.cwd().glob("memory:*"))
+    with pytest.raises(InputError, match=r"memory://in/none\.parquet does not exist"):
+        import_embeddings(tmp_path / "x.vse", ["memory://in/none.parquet"])
+
+
+def test_incomplete_folder_of_embed_is_not_imported(tmp_path: Path) -> None:
+    """A shard that is missing or empty is an error that says what completes the folder; its files can be named."""
+    from tests.batch.support_batch import COUNT, SHARD, write_folder
+
+    from vse.batch import embed
+
+    source, into = write_folder(tmp_path / "images"), tmp_path / "shards"
+    embed(source, into, shard_size=SHARD, threads=1, shard=(1, 2))
+    with pytest.raises(InputError, match="has 2 of 3 shards: the same 'vse embed' completes it"):
+        import_embeddings(tmp_path / "x.vse", [into])
+    assert import_embeddings(tmp_path / "x.vse", sorted(into.glob("shard-*"))).added == COUNT - SHARD
+    embed(source, into, shard_size=SHARD, threads=1)
+    assert import_embeddings(tmp_path / "x.vse", [into]).added == SHARD

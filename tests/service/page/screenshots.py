@@ -1,17 +1,19 @@
 """Screenshots of the page for the documentation: ``python -m tests.service.page.screenshots docs/images``.
 
-They show rendered landscapes, indexed with the bundled model.
+They show rendered landscapes and the sample photographs of the demo, indexed with the bundled model.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import shutil
 import tempfile
 from pathlib import Path
 
 import av
 import numpy as np
+import skimage
 from PIL import Image
 from playwright.sync_api import Browser
 from tests.index.scan.support import exif_of, gps_of
@@ -19,7 +21,11 @@ from tests.service.page.landscapes import SCENES, render_scene, sunset_sea
 from tests.service.page.support import serving, vse
 from tests.service.page.visits import Visit, changed_response, chromium, new_context, visit
 
+from vse.demo.photos import SAMPLES
+
 QUERY = "a sunset over the sea"
+PHOTO_QUERY = "a cat"
+"""Finds one of the sample photographs."""
 SCREEN = {"viewport": {"width": 1280, "height": 800}}
 PHONE = {"viewport": {"width": 390, "height": 780}, "device_scale_factor": 2, "is_mobile": True, "has_touch": True}
 MAX_BYTES = 400_000
@@ -34,6 +40,10 @@ PLACES = {
 """Where the images of a folder were taken, as it were."""
 DECODED = """() => Promise.all(
   [...document.images].filter((each) => each.loading === "eager").map((each) => each.decode()))"""
+
+
+SIMILAR_LOADED = """() =>
+  [...document.querySelectorAll("#viewer-similar img")].slice(0, 6).every((each) => each.naturalWidth)"""
 
 
 def main() -> None:
@@ -59,6 +69,9 @@ def make_photos(folder: Path) -> None:
             path = folder / name / f"IMG_{number:04d}.jpg"
             render_scene(scene, size, seed).save(path, quality=90, exif=notes(name, number))
     write_pan(folder / "2024" / "evening.mp4", render_scene(sunset_sea, "wide", 52))
+    (folder / "samples").mkdir()
+    for name in SAMPLES:
+        shutil.copyfile(Path(skimage.__file__).parent / "data" / name, folder / "samples" / name)
 
 
 def notes(name: str, number: int) -> Image.Exif:
@@ -83,9 +96,9 @@ def write_pan(path: Path, image: Image.Image, seconds: int = 4, rate: int = 10) 
 def take_all(browser: Browser, address: str, folder: Path) -> None:
     """Take every screenshot."""
 
-    def open_page(**options: object) -> Visit:
+    def open_page(query: str = QUERY, **options: object) -> Visit:
         page = visit(new_context(browser, reduced_motion="reduce", **{**SCREEN, **options}), address)
-        page.search(QUERY)
+        page.search(query)
         page.settle()
         page.page.evaluate(DECODED)
         page.page.evaluate("() => document.activeElement.blur()")
@@ -94,6 +107,19 @@ def take_all(browser: Browser, address: str, folder: Path) -> None:
     open_page().page.close()  # warms the service up, so that its response time is the usual one
     page = open_page(color_scheme="light")
     save(page, folder / "page-light.png")
+    take_selection(page, folder / "page-select.png")
+    take_folders(page, folder / "page-folders.png")
+    page.page.set_viewport_size({"width": 1280, "height": 1040})
+    page.page.click("#about-open")
+    page.page.wait_for_selector("#curves figure")
+    save(page, folder / "page-curves.png", "#about")
+    take_evidence(open_page(PHOTO_QUERY, color_scheme="light"), folder / "page-evidence.png")
+    save(open_page(color_scheme="dark"), folder / "page-dark.png")
+    save(open_page(color_scheme="light", **PHONE), folder / "page-phone.png")
+
+
+def take_evidence(page: Visit, path: Path) -> None:
+    """The best result, opened, with its evidence."""
     # Where the images are while the screenshots are taken is nobody's business.
     changed_response(page.page, "items/*", lambda item: {**item, "root": "/home/ana/Photos"})
     page.page.locator("[data-index='0']").click()
@@ -101,20 +127,12 @@ def take_all(browser: Browser, address: str, folder: Path) -> None:
     page.page.wait_for_selector("#media canvas")
     page.page.wait_for_selector("#viewer-facts dd")
     page.page.wait_for_selector("#viewer-similar:not([hidden])")
-    page.page.evaluate(DECODED)
+    page.page.wait_for_function(SIMILAR_LOADED)
     page.settle()
     page.page.evaluate("() => document.activeElement.blur()")
-    save(page, folder / "page-evidence.png")
+    save(page, path)
     page.page.keyboard.press("Escape")
     page.closed("#viewer")
-    take_selection(page, folder / "page-select.png")
-    take_folders(page, folder / "page-folders.png")
-    page.page.set_viewport_size({"width": 1280, "height": 1040})
-    page.page.click("#about-open")
-    page.page.wait_for_selector("#curves figure")
-    save(page, folder / "page-curves.png", "#about")
-    save(open_page(color_scheme="dark"), folder / "page-dark.png")
-    save(open_page(color_scheme="light", **PHONE), folder / "page-phone.png")
 
 
 def take_selection(page: Visit, path: Path) -> None:

@@ -111,11 +111,17 @@ def verify_lines(report: VerifyReport) -> list[str]:
     lines = [f"{report.where}: {report.files} files, {report.items} items, {report.captions} captions"]
     lines += [f"corrupt: {problem}" for problem in report.problems]
     lines += [f"cache: {problem}" for problem in report.cache_problems]
-    if report.problems:
+    if report.lost_changes:
+        index = shlex.quote(report.where)
+        lines.append(
+            f"index all folders of it again, and repeat imports (vse index FOLDER --into {index}), then accept what is "
+            f"not found again: vse collection verify {index} --accept-loss"
+        )
+    if len(report.problems) > bool(report.lost_changes):
         lines.append(f"restore the collection from a backup, or {_repair(report)}")
     elif report.cache_problems:
         lines.append("the embeddings are intact: 'vse collection rebuild' rebuilds the cache")
-    else:
+    elif not report.problems:
         lines.append("no problems")
     return [printable(line) for line in lines]
 

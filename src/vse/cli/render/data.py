@@ -59,6 +59,10 @@ def embed_lines(report: EmbedReport) -> list[str]:
     ]
     if report.failed:
         lines.append(f"{report.failed:,} images failed: failures/*.parquet lists them with the reason")
+    if report.damaged:
+        lines.append(
+            f"{report.damaged:,} packed files are damaged: failures/*.parquet lists them; repair and run again"
+        )
     if report.remaining:
         lines.append(f"{report.remaining:,} of {report.shards:,} shards are missing: the same command resumes")
     else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from vse.experiments.bench import BenchResult
+    from vse.experiments.bench_report import BenchResult
     from vse.experiments.grid.report import GridResult
     from vse.experiments.k_max_search import SearchResult
     from vse.experiments.speed_report import SpeedResult
@@ -65,7 +65,7 @@ def render_bench(result: BenchResult, console: Console) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from vse.experiments.bench import HEADS
+    from vse.experiments.bench_report import HEADS
 
     test = result.test
     table = Table(title=Text(f"All systems, {test['data']} {test['split']}, {test['protocol']}"), title_justify="left")

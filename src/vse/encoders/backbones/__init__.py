@@ -39,10 +39,17 @@ def _unknown_backbone(name: str) -> str:
         import timm
     except ImportError:
         return unknown_choice("backbone", name, list_backbones())
-    if not timm.is_model(name):
-        return unknown_choice("backbone", name, list_backbones())
-    message, _, _ = unknown_choice("backbone", name, list_backbones()).partition(" (did you mean")
-    return f"{message} (did you mean 'timm:{name}'?)"
+    spelled = {_bare(model): model for model in timm.list_models()}
+    message = unknown_choice("backbone", name, list_backbones())
+    if not timm.is_model(name) and _bare(name) not in spelled:
+        return message
+    meant = name if timm.is_model(name) else spelled[_bare(name)]
+    return f"{message.partition(' (did you mean')[0]} (did you mean 'timm:{meant}'?)"
+
+
+def _bare(name: str) -> str:
+    """Return a name without what spellings differ in: ``resnet-50`` is ``resnet50``."""
+    return name.lower().replace("-", "").replace("_", "")
 
 
 def create_backbone(name: str | Backbone, *, pretrained: bool = False, **options: Any) -> Backbone:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from vse.errors import InputError, require
 from vse.evaluation.bootstrap import FIGURES, LEVEL, SAMPLES, FoldRanks, Interval, resample
 from vse.evaluation.metrics import RetrievalMetrics, mean_metrics
 from vse.evaluation.protocols import AUTO, FIRST_FOLD, TEST_SPLITS, WHOLE_COCO, Protocol, choose_protocols, remarks
+from vse.evaluation.rerank import RerankedScores
 from vse.evaluation.retrieval_test import RetrievalTest, model_scores
 from vse.evaluation.scores import Scores
 from vse.experiments.plan import Claim, Grid, Variant
@@ -78,7 +79,7 @@ def recipe_of(grid: Grid, variant: Variant, seed: int) -> Recipe:
 TEST = "test.json"
 """In the folder of a run; ranks of a split that was named are in ``test-SPLIT.json``."""
 SECONDS = "processor_seconds"
-"""Of encoding, scoring and ranking a test split, in :data:`TEST`."""
+"""Of loading, encoding, scoring and ranking a test split, in :data:`TEST`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +121,7 @@ class TestSplit:
             each.galleries(test.items)  # an error now, not after hours of training
         return cls(data, test, tuple(chosen), TEST if split is None else f"test-{split}.json")
 
-    def rank(self, scores: Scores) -> dict[str, list[FoldRanks]]:
+    def rank(self, scores: Scores | RerankedScores) -> dict[str, list[FoldRanks]]:
         """Return the ranks of each fold of each protocol."""
         return {
             each.name: [self.test.rank(scores, gallery) for gallery in each.galleries(self.test.items)]
@@ -170,16 +171,36 @@ class MeasuredSeed:
 
 Measured = dict[str, list[MeasuredSeed]]
 """The models of a grid by the name of the protocol."""
+ScoresOf: TypeAlias = Callable[[TrainedSeed, TestSplit], Scores | RerankedScores]
+
+
+def own_scores(trained: TrainedSeed, where: TestSplit) -> Scores:
+    """Return the scores of a trained model."""
+    graphs = graphs_of(trained.recipe, where.data.captions)
+    return model_scores(load_model(trained.result.model), where.data, where.test, graphs=graphs)
 
 
 def measure_grid(
-    trained: Sequence[TrainedSeed], where: TestSplit, report: ProgressReporter, *, samples: int = SAMPLES
+    trained: Sequence[TrainedSeed],
+    where: TestSplit,
+    report: ProgressReporter,
+    *,
+    samples: int = SAMPLES,
+    scores: ScoresOf = own_scores,
 ) -> Measured:
-    """Measure every model by every protocol of the test."""
+    """Measure every model by every protocol of the test.
+
+    Args:
+        trained: the models.
+        where: the test, and the file of a run in which the ranks are kept.
+        report: shows the work.
+        samples: of the bootstrap.
+        scores: computes the scores of a model.
+    """
     report.start(len(trained), f"measuring on {where.data.name} {where.data.split}")
     found: Measured = {each.name: [] for each in where.protocols}
     for each in trained:
-        for name, folds in _ranks(each, where).items():
+        for name, folds in _ranks(each, where, scores).items():
             found[name].append(measured(each, folds, samples=samples))
         report.advance(1)
     report.finish()
@@ -192,7 +213,7 @@ def measured(trained: TrainedSeed, folds: Sequence[FoldRanks], *, samples: int =
     return MeasuredSeed(trained, metrics, resample(folds, samples=samples))
 
 
-def _ranks(trained: TrainedSeed, where: TestSplit) -> dict[str, list[FoldRanks]]:
+def _ranks(trained: TrainedSeed, where: TestSplit, scores: ScoresOf) -> dict[str, list[FoldRanks]]:
     """Return the stored ranks if they belong to these weights and this test; otherwise compute and store them."""
     path = trained.result.folder / where.file
     model = read_json(trained.result.model / "config.json")["fingerprint"]
@@ -205,9 +226,8 @@ def _ranks(trained: TrainedSeed, where: TestSplit) -> dict[str, list[FoldRanks]]
             and {each.name for each in where.protocols} <= known.keys()
         ):
             return {each.name: _stored(known[each.name], each, where.test) for each in where.protocols}
-    graphs = graphs_of(trained.recipe, where.data.captions)
-    loaded, start = load_model(trained.result.model), time.process_time()
-    ranks = where.rank(model_scores(loaded, where.data, where.test, graphs=graphs))
+    start = time.process_time()
+    ranks = where.rank(scores(trained, where))
     spent = time.process_time() - start
     lists = {
         name: [{"images": fold.images.tolist(), "texts": fold.texts.tolist()} for fold in folds]
@@ -300,6 +320,7 @@ class Contrast:
     def to_json(self) -> dict[str, Any]:
         return {
             "claim": self.claim.text,
+            **({"selected": self.claim.remark} if self.claim.among else {}),
             "differs": list(self.differs),
             "difference": self.value,
             "interval": self.interval.to_json(),

@@ -69,13 +69,15 @@ def dev_curve(folder: Any) -> list[float]:
     return [line["dev"]["rsum"] for line in read_metrics(folder) if line["kind"] == "epoch"]
 
 
-def axes(title: str, size: tuple[float, float]) -> tuple[Figure, Any]:
-    """Return an empty figure of a size in inches, and its axes."""
+def axes(title: str | tuple[str, ...], size: tuple[float, float]) -> tuple[Figure, Any]:
+    """Return an empty figure of a size in inches, and its axes; with several titles, an array of axes side by side."""
     module: Any = require("matplotlib.figure", extra="plot", purpose="the plots of an experiment")
     figure: Figure = module.Figure(figsize=size, layout="constrained", facecolor="white")
-    axis: Any = figure.subplots()
-    axis.set_title(title, color=INK, fontweight="bold", fontsize=11)
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.tick_params(labelsize=9, colors=INK)
-    axis.set_axisbelow(True)
-    return figure, axis
+    titles = (title,) if isinstance(title, str) else title
+    panels: Any = figure.subplots(1, len(titles), sharey=True, squeeze=False)[0]
+    for axis, text in zip(panels, titles, strict=True):
+        axis.set_title(text, color=INK, fontweight="bold", fontsize=11)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.tick_params(labelsize=9, colors=INK)
+        axis.set_axisbelow(True)
+    return figure, panels[0] if isinstance(title, str) else panels

@@ -170,6 +170,7 @@ def augmentation_text(values: dict[str, Any]) -> str:
 def contrast_cells(each: Contrast) -> tuple[str, ...]:
     """Return claim, difference, interval, differences by seed, and verdict as text."""
     claim = each.claim.text + (MIXED if each.mixed else "")
+    claim += f" ({each.claim.remark})" if each.claim.remark else ""
     seeds = ", ".join(f"{value:+.1f}" for value in each.by_seed)
     interval = f"{each.interval.low:+.1f} to {each.interval.high:+.1f}"
     return (claim, f"{each.value:+.1f}", interval, seeds, each.verdict)
@@ -187,6 +188,7 @@ def run_grid(grid: Grid, seeds: Sequence[int], call: Call) -> GridResult:
     if call.rows:
         grid = grid.restricted_to(call.rows)
     where, trained = train_for_test(grid, seeds, call)
+    grid = grid.decided(mean_dev(trained))
     found = measure_grid(trained, where, call.report)
     results = []
     for protocol in where.protocols:
@@ -204,6 +206,14 @@ def train_for_test(grid: Grid, seeds: Sequence[int], call: Call) -> tuple[TestSp
         raise InputError("seeds is empty; give at least one")
     where = TestSplit.of(recipe_of(grid, grid.variants[0], seeds[0]), call.protocol, call.split)
     return where, train_grid(grid, seeds, call.runs_folder, jobs=call.jobs, report=call.report)
+
+
+def mean_dev(trained: Sequence[TrainedSeed]) -> dict[str, float]:
+    """Return the mean rsum on dev over the seeds of each row, by its label."""
+    found: dict[str, list[float]] = {}
+    for each in trained:
+        found.setdefault(each.variant.label, []).append(float(each.result.best["rsum"]))
+    return {label: sum(values) / len(values) for label, values in found.items()}
 
 
 def save_result(results: Sequence[GridResult]) -> GridResult:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -23,7 +22,6 @@ from vse.index.milvus.connection import Connection, MilvusAddress, parse_address
 from vse.index.milvus.reading import Search, best, condition, rows_of
 from vse.index.milvus.schema import (
     ITEM_COLUMNS,
-    MAX_BYTES,
     Row,
     file_of,
     from_stored,
@@ -34,14 +32,14 @@ from vse.index.milvus.schema import (
 from vse.index.milvus.tables import (
     About,
     Tables,
+    create_tables,
     drop_leftovers,
     expect_ours,
     full_options,
     serving_generation,
     serving_tables,
-    switch,
 )
-from vse.index.milvus.writing import CHANGES, ROOT, Writer, by_place
+from vse.index.milvus.writing import CHANGES, ROOT, Writer, by_place, read_settings, setting_rows
 from vse.index.storage import place_key
 from vse.index.types import CollectionInfo, Entry, Facets, Hits, Item, MediaFile, Vectors
 from vse.progress import ProgressReporter
@@ -50,7 +48,7 @@ if TYPE_CHECKING:
     from vse.index.milvus.next_generation import MilvusNextGeneration
 
 PAGE = 512
-SOURCE, SETTINGS = "model_source", "settings"
+SOURCE = "model_source"
 
 
 def opened(
@@ -111,6 +109,7 @@ class MilvusCollection(reading.NoWords):
         self.dimensions = tables.about.dimensions
         self._lock = lock
         self._writer = Writer(tables, old) if write else None
+        self._settings: dict[str, Any] | None = None
         self._counted: tuple[dict[str, str], CollectionInfo] | None = None
 
     @classmethod
@@ -123,7 +122,7 @@ class MilvusCollection(reading.NoWords):
         dimensions: int,
         options: Mapping[str, str] | None = None,
     ) -> MilvusCollection:
-        """Create an empty collection and open it for writing.
+        """Create an empty collection and open it for writing; of several processes at once all open the same one.
 
         Args:
             path: The address, see :func:`parse_address`.
@@ -143,12 +142,14 @@ class MilvusCollection(reading.NoWords):
         def make(connection: Connection) -> Tables:
             if serving_generation(connection) is not None or previous.exists(connection):
                 raise InputError(f"{address} is already a collection: open it, or choose another name")
-            tables = Tables(connection, 1)
-            names = [name for name in connection.names() if name.startswith(f"{tables.base}")]
+            names = [name for name in connection.names() if name.startswith(f"{connection.name}_g1")]
             expect_ours(connection, [address.name, *names], fix="choose another name")
-            drop_leftovers(connection)
-            tables.make(About(model, dimensions, full_options(connection, given)), {SOURCE: model_source})
-            switch(connection, 1)
+            if address.folder is not None:  # which is locked; on a server they may be of another creator
+                drop_leftovers(connection)
+            about = About(model, dimensions, full_options(connection, given))
+            tables = create_tables(connection, about, {SOURCE: model_source})
+            if (tables.about.model, tables.about.dimensions) != (model, dimensions):
+                raise model_mismatch_error(str(address), tables.about.model, tables.values().get(SOURCE, ""), model)
             return tables
 
         return cls(*opened(address, make, new=True, write=True), write=True)
@@ -182,7 +183,7 @@ class MilvusCollection(reading.NoWords):
         try:
             if write:
                 with suppress(VSEError):  # the next writer retries
-                    drop_leftovers(collection.tables.connection, keep=collection.tables.generation)
+                    drop_leftovers(collection.tables.connection, collection.tables)
         except BaseException:
             collection.close()
             raise
@@ -349,15 +350,22 @@ class MilvusCollection(reading.NoWords):
 
     def settings(self) -> dict[str, Any]:
         """Return what :meth:`set_settings` recorded."""
-        return dict(json.loads(self.tables.values().get(SETTINGS, "{}")))
+        self._settings = read_settings(self.tables.values())
+        return dict(self._settings)
 
     def set_settings(self, settings: Mapping[str, Any]) -> None:
-        """Record settings as a JSON object; the next generation keeps them."""
+        """Record settings as a JSON object; the next generation keeps them.
+
+        Folders whose rules differ from what :meth:`settings` last returned are written, one by one: those that another
+        writer recorded meanwhile stay.
+        """
         self._writing()
-        text = json.dumps(dict(settings), allow_nan=False)
-        if len(text) > MAX_BYTES:
-            raise InputError(f"settings of {len(text)} bytes, expected at most {MAX_BYTES}: index fewer folders")
-        self.tables.put({SETTINGS: text})
+        values = self.tables.values()
+        known = read_settings(values) if self._settings is None else self._settings
+        rows = setting_rows(values, known, settings)
+        if rows:
+            self.tables.put(rows)
+        self._settings = dict(settings)
 
     def close(self) -> None:
         """Close the connection and release the lock. Idempotent."""

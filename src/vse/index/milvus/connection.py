@@ -28,7 +28,7 @@ LOCAL_NAME = "vse"
 """Name of the one collection in a Milvus Lite folder."""
 EXPECTED = "expected milvus+http://host:19530/name, milvus+https://host/name, or a local path that ends in .db"
 LEVELS = ("Strong", "Session", "Bounded", "Eventually")
-RESERVED = re.compile(r".*(_captions|_meta|_g[0-9]+)")
+RESERVED = re.compile(r".*(_captions|_meta|_g[0-9]+(_[0-9a-f]{8})?)")
 """Names that the Milvus collections of another collection may have."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 

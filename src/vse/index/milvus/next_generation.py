@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from vse.errors import VSEError
-from vse.index.milvus.collection import SETTINGS, SOURCE, MilvusCollection
+from vse.index.milvus.collection import SOURCE, MilvusCollection
 from vse.index.milvus.connection import Connection
 from vse.index.milvus.tables import About, Tables, expect_ours, switch
+from vse.index.milvus.writing import is_setting
 from vse.progress import ProgressReporter
 
 
@@ -40,10 +41,10 @@ class MilvusNextGeneration(MilvusCollection):
     def commit(self, *, progress: ProgressReporter | None = None) -> None:
         """Make this generation serve, atomically, and close it; open the collection again to use it."""
         self._writing().check_serves()
-        settings = self._old.tables.values().get(SETTINGS)
-        if settings is not None:
-            self.tables.put({SETTINGS: settings})
-        switch(self.tables.connection, self.tables.generation)
+        settings = {key: value for key, value in self._old.tables.values().items() if is_setting(key)}
+        if settings:
+            self.tables.put(settings)
+        switch(self.tables)
         self.close()
 
     def discard(self) -> None:

@@ -72,7 +72,7 @@ def convert(address: MilvusAddress) -> int | None:
             ) >= VERSIONS:
                 connection.drop(name)
         if serving_generation(connection) is None:
-            switch(connection, tables.generation)
+            switch(tables)
         states = [f"{connection.name}_g{number}_meta" for number in range(2, generation + 2)]
         for name in (*states, f"{connection.name}_meta"):
             if connection.columns(name) == STATES:

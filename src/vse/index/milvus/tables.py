@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ FLUSH_AFTER = 1024
 AT_ONCE = 1000
 """Values listed in one expression."""
 ABOUT = "about"
+TOKEN_LENGTH = 8
 
 
 @dataclass(frozen=True)
@@ -66,12 +68,13 @@ def full_options(connection: Connection, given: Mapping[str, str]) -> dict[str, 
 class Tables:
     """The Milvus collections of one generation; :meth:`make` or :meth:`load` them first.
 
-    ``level`` is the consistency of reads; by default that of the address, else the recorded one.
+    ``level`` is the consistency of reads; by default that of the address, else the recorded one. ``token`` tells the
+    first generations apart that several processes create for one name.
     """
 
-    def __init__(self, connection: Connection, generation: int) -> None:
-        self.connection, self.generation = connection, generation
-        self.base = f"{connection.name}_g{generation}"
+    def __init__(self, connection: Connection, generation: int, token: str = "") -> None:
+        self.connection, self.generation, self.token = connection, generation, token
+        self.base = f"{connection.name}_g{generation}" + (f"_{token}" if token else "")
         self._about: About | None = None
         self.level = dict(connection.address.options).get("consistency_level")
         self._unflushed: dict[str, int] = dict.fromkeys(PARTS, 0)
@@ -234,7 +237,7 @@ class Tables:
 
     def serves(self) -> bool:
         """Return whether this is the serving generation."""
-        return serving_generation(self.connection) == self.generation
+        return _serving(self.connection) == (self.generation, self.token)
 
     @contextmanager
     def using(self) -> Iterator[Any]:
@@ -287,23 +290,28 @@ def _blocks(rows: Sequence[Row]) -> Iterator[list[Row]]:
         yield block
 
 
-def part_of(name: str, table: str) -> tuple[int, str] | None:
-    """Return the generation and part of the collection ``name`` that a Milvus collection is; None if of another."""
-    match = re.fullmatch(rf"{name}_g([1-9][0-9]*)(?:_(captions|meta))?", table)
-    return None if match is None else (int(match[1]), match[2] or "items")
+def part_of(name: str, table: str) -> tuple[int, str, str] | None:
+    """Return generation, token and part of the collection ``name`` that a Milvus collection is; None if of another."""
+    match = re.fullmatch(rf"{name}_g([1-9][0-9]*)(?:_([0-9a-f]{{{TOKEN_LENGTH}}}))?(?:_(captions|meta))?", table)
+    return None if match is None else (int(match[1]), match[2] or "", match[3] or "items")
+
+
+def _serving(connection: Connection) -> tuple[int, str] | None:
+    target = connection.target(connection.name)
+    found = None if target is None else part_of(connection.name, target)
+    return None if found is None or found[2] != "items" else found[:2]
 
 
 def serving_generation(connection: Connection) -> int | None:
     """Return the generation that the alias stands for; None when there is no alias of ours."""
-    target = connection.target(connection.name)
-    found = None if target is None else part_of(connection.name, target)
-    return None if found is None or found[1] != "items" else found[0]
+    found = _serving(connection)
+    return None if found is None else found[0]
 
 
 def serving_tables(connection: Connection) -> Tables | None:
     """Return the serving generation, loaded; None when no collection was completely created."""
-    while (generation := serving_generation(connection)) is not None:
-        tables = Tables(connection, generation)
+    while (serving := _serving(connection)) is not None:
+        tables = Tables(connection, *serving)
         with suppress(VSEError):
             if tables.load():
                 return tables
@@ -312,27 +320,55 @@ def serving_tables(connection: Connection) -> Tables | None:
     return None
 
 
-def switch(connection: Connection, generation: int) -> None:
+def switch(tables: Tables) -> None:
     """Let the alias stand for a generation, atomically."""
+    connection = tables.connection
     known = connection.target(connection.name) is not None
     with connection.using() as client:
         change = client.alter_alias if known else client.create_alias
-        change(f"{connection.name}_g{generation}", connection.name, timeout=calls.CALL_SECONDS)
+        change(tables.base, connection.name, timeout=calls.CALL_SECONDS)
+
+
+def create_tables(connection: Connection, about: About, values: Mapping[str, str]) -> Tables:
+    """Create the first generation and let it serve, unless another process is faster: return what serves.
+
+    The tables have names of their own until the alias, which Milvus creates once, decides. Nothing of another process
+    is dropped.
+    """
+    tables = Tables(connection, 1, secrets.token_hex(TOKEN_LENGTH // 2))
+    try:
+        tables.make(about, values)
+        with connection.using() as client:
+            client.create_alias(tables.base, connection.name, timeout=calls.CALL_SECONDS)
+    except BaseException as error:
+        with suppress(VSEError):
+            if not tables.serves():  # otherwise the answer was lost
+                tables.drop()
+            winner = serving_tables(connection) if isinstance(error, VSEError) else None
+            if winner is not None:
+                return winner
+        raise
+    return tables
 
 
 def expect_ours(connection: Connection, names: Iterable[str], *, fix: str) -> None:
     """Raise InputError when one of these Milvus collections exists and is not ours: it must not be dropped."""
     for table in names:
         found = part_of(connection.name, table)
-        if connection.columns(table) not in (None, columns_of(found[1]) if found else None):
+        if connection.columns(table) not in (None, columns_of(found[2]) if found else None):
             raise InputError(f"{table} at {connection.where} is a Milvus collection of something else: {fix}")
 
 
-def drop_leftovers(connection: Connection, keep: int = 0) -> None:
-    """Drop the generations of this name below ``keep`` or, if it is 0, all of them; what is not ours stays."""
+def drop_leftovers(connection: Connection, serving: Tables | None = None) -> None:
+    """Drop what older generations and unfinished creations left, while ``serving`` serves; what is not ours stays.
+
+    Without it all generations of this name are dropped, for which nobody else may use the name.
+    """
     for table in connection.names():
         found = part_of(connection.name, table)
-        if found is None or (keep and found[0] >= keep):
+        if found is None or (serving is not None and found[0] > serving.generation):
             continue
-        if connection.columns(table) == columns_of(found[1]):
+        if serving is not None and found[:2] == (serving.generation, serving.token):
+            continue
+        if connection.columns(table) == columns_of(found[2]):
             connection.drop(table)

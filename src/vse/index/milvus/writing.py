@@ -8,11 +8,13 @@ the time it was ``written``: where several writers leave several versions at one
 
 from __future__ import annotations
 
+import json
 import secrets
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +22,7 @@ from vse.errors import InputError
 from vse.index.checks import check_distinct
 from vse.index.milvus.schema import (
     ITEM_COLUMNS,
+    MAX_BYTES,
     VERSION_COLUMNS,
     Row,
     caption_rows,
@@ -37,6 +40,7 @@ from vse.index.types import Entry, MediaFile, Place, Vectors
 SLOTS = 256
 """Rows that count changes; each writer chooses one, so that concurrent writers seldom share one."""
 CHANGES, ROOT = "changes:", "root:"
+SETTINGS, FOLDER = "settings", "folder:"
 MAX_SALT = 64
 Content = tuple[str, tuple[tuple[float | None, float | None], ...]]
 
@@ -272,3 +276,35 @@ class Writer:
 def by_place(entries: Iterable[Entry]) -> dict[str, Entry]:
     """Return the entries by the hash of their place; of duplicates the last one wins."""
     return {place_key((entry.file.root, entry.file.path)): entry for entry in entries}
+
+
+def is_setting(key: str) -> bool:
+    """Return whether a row of ``meta`` holds settings."""
+    return key == SETTINGS or key.startswith(FOLDER)
+
+
+def read_settings(values: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings in the rows of ``meta``: the rules of each folder are in a row of their own."""
+    found = dict(json.loads(values.get(SETTINGS, "{}")))
+    rows = [json.loads(value) for key, value in sorted(values.items()) if key.startswith(FOLDER)]
+    if rows or "folders" in found:  # which one row held at first
+        rules = {**found.get("folders", {}), **{row["root"]: row["rules"] for row in rows}}
+        found["folders"] = {root: each for root, each in rules.items() if each is not None}
+    return found
+
+
+def setting_rows(values: Mapping[str, str], known: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, str]:
+    """Return the rows that turn the settings ``known`` into those ``wanted``; rows of other writers stay."""
+    rows: dict[str, str] = {}
+    before, after = known.get("folders", {}), wanted.get("folders", {})
+    for root in {**before, **after}:
+        if before.get(root) != after.get(root):
+            rows[f"{FOLDER}{hashed(root):032x}"] = json.dumps({"root": root, "rules": after.get(root)}, allow_nan=False)
+    plain = {name: value for name, value in wanted.items() if name != "folders"}
+    if plain != {name: value for name, value in known.items() if name != "folders"}:
+        kept = json.loads(values.get(SETTINGS, "{}")).get("folders", {})
+        rows[SETTINGS] = json.dumps({**plain, "folders": kept}, allow_nan=False)
+    for row in rows.values():
+        if len(row) > MAX_BYTES:
+            raise InputError(f"settings of {len(row)} bytes, expected at most {MAX_BYTES}: shorten the patterns")
+    return rows

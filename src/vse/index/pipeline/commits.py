@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from vse.index.types import Collection, Entry, MediaFile, Moment
 from vse.models.encode import encode_texts
 from vse.models.protocols import ParallelCalls, Towers
 
+MAX_ROW_PROBLEMS = 1000
+"""Unusable rows of caption files that are listed; the others are counted."""
 NO_WORDS = "the model has no vocabulary: captions are kept, but cannot be searched"
 
 
@@ -97,6 +100,17 @@ class FolderCaptions:
 def folder_captions(root: str | Path, limits: ScanLimits) -> FolderCaptions:
     """Read the caption files of a folder."""
     problems: list[Problem] = []
-    by_path = read_captions(root, limits=limits, on_problem=problems.append)
-    rows_alone = all(problem.reason.startswith("line ") for problem in problems)
-    return FolderCaptions(by_path, rows_alone, tuple(problems))
+    more, complete = Counter[str](), True
+
+    def report(problem: Problem) -> None:
+        nonlocal complete
+        row = problem.reason.startswith("line ")
+        complete = complete and row
+        if row and len(problems) >= MAX_ROW_PROBLEMS:
+            more[problem.path] += 1
+        else:
+            problems.append(problem)
+
+    by_path = read_captions(root, limits=limits, on_problem=report)
+    rest = (Problem(name, f"and {count:,} more rows that cannot be used") for name, count in more.items())
+    return FolderCaptions(by_path, complete, (*problems, *rest))

@@ -22,7 +22,7 @@ from vse.index.pipeline.plan import Candidate
 from vse.index.scan import BadMediaError, Found, Problem, ScanLimits, VideoLimits, describe, frames
 from vse.index.scan.describe import CHANGED, found_of, read_picture, with_place
 from vse.index.types import MediaFile, Moment, Vectors
-from vse.inputs.decoding import DECODERS, GRACE, decoded, decoders, encoded
+from vse.inputs.decoding import GRACE, decoded, decoders, encoded
 from vse.inputs.files import os_reason
 from vse.inputs.images import BadImageError, ImageLimits, ImageSource
 from vse.inputs.preprocessing import ImagePreprocessing, load_pixels, load_small, normalise
@@ -108,7 +108,8 @@ def read_files(
     result, began = Reading(), time.perf_counter()
     if not candidates:
         return result
-    decoders().warm(min(len(candidates), DECODERS))
+    pool = decoders()
+    pool.warm(min(len(candidates), pool.size))
     progress.start(len(candidates), "indexing")
     try:
         with (

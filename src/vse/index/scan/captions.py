@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import posixpath
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vse._util.worker_process import available_memory
 from vse.errors import InputError
 from vse.index.scan.walk import ScanLimits
 from vse.inputs.files import Problem, is_text, os_reason
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
 
 CAPTION_FILES = ("captions.csv", "captions.jsonl")
 LONGEST_CAPTION = 10_000  # characters
+ENTRY_BYTES = 100
+"""About what a caption, or a path, takes besides its characters."""
+LEAST_MEMORY = 256_000_000
+"""Captions may take so many bytes on any machine, and a quarter of its memory on a large one."""
 UNCHECKED = 100_000
 """Paths that are remembered whether they exist or not; further ones only if they do, which bounds memory."""
 
@@ -34,12 +40,12 @@ def read_captions(
 
     Args:
         root: The indexed folder.
-        limits: Maximum number of captions and size of a caption file.
+        limits: Maximum number of captions, of those of one file, their memory, and the size of a caption file.
         on_problem: Called for each unusable row and each unreadable caption file; both are skipped.
     """
     limits = limits or ScanLimits()
     report = on_problem or (lambda problem: None)
-    folder, found = Path(root), dict[str, tuple[str, ...] | dict[str, None]]()
+    folder, found = Path(root), _Found(limits)
     count = 0
     for name in CAPTION_FILES:
         file = folder / name
@@ -51,7 +57,7 @@ def read_captions(
                 raise InputError(f"{size:,} bytes, at most {limits.max_caption_bytes:,}: raise max_caption_bytes")
             from vse.data.files import read_rows  # lazy: few folders have captions
 
-            for place, row in read_rows(file, _row_problem(file, report)):
+            for place, row in read_rows(file, _row_problem(file, report), max_bytes=limits.max_caption_bytes):
                 try:
                     path, captions = _row(folder, row)
                 except InputError as error:
@@ -60,27 +66,54 @@ def read_captions(
                 count += len(captions)
                 if count > limits.max_captions:
                     raise InputError(f"more than {limits.max_captions:,} captions: raise max_captions")
-                if len(found) >= UNCHECKED and path not in found and not os.path.lexists(f"{folder}/{path}"):
+                known = found.captions
+                if len(known) >= UNCHECKED and path not in known and not os.path.lexists(f"{folder}/{path}"):
                     continue
-                _add(found, path, captions)
+                if found.add(path, captions):
+                    most = f"{limits.max_captions_per_file:,}"
+                    message = f"{place}: more than {most} captions of this file, the first {most} are kept"
+                    _row_problem(file, report)("", message)
         except FileNotFoundError:
             continue
         except OSError as error:
             report(Problem(name, f"cannot be read ({os_reason(error)})"))
         except InputError as error:
             report(Problem(name, str(error)))
-    return {path: tuple(captions) for path, captions in found.items()}
+    return {path: tuple(captions) for path, captions in found.captions.items()}
 
 
-def _add(found: dict[str, tuple[str, ...] | dict[str, None]], path: str, captions: list[str]) -> None:
-    """Add captions to those of a path: a tuple, which is small, or a dictionary as an ordered set from two rows on."""
-    known = found.get(path)
-    if known is None:
-        found[path] = tuple(dict.fromkeys(captions))
-        return
-    if isinstance(known, tuple):
-        known = found[path] = dict.fromkeys(known)
-    known.update(dict.fromkeys(captions))
+class _Found:
+    """Captions by path, within limits: a tuple, which is small, or a dictionary as an ordered set from two rows on."""
+
+    def __init__(self, limits: ScanLimits) -> None:
+        self.captions: dict[str, tuple[str, ...] | dict[str, None]] = {}
+        self._most = limits.max_captions_per_file
+        self._memory = limits.max_caption_memory or max(LEAST_MEMORY, available_memory() // 4)
+        self._used = 0
+
+    def add(self, path: str, captions: list[str]) -> int:
+        """Add captions to those of a path, and return how many were too many for one file.
+
+        Raises:
+            InputError: All captions together would take more memory than is allowed; nothing was added.
+        """
+        known = self.captions.get(path)
+        new = [caption for caption in dict.fromkeys(captions) if known is None or caption not in known]
+        room = self._most - (0 if known is None else len(known))
+        new, more = new[:room], max(0, len(new) - room)
+        # A character takes four bytes in a text with one beyond the first 65,536.
+        need = sum(sys.getsizeof(caption) + ENTRY_BYTES for caption in new)
+        need += sys.getsizeof(path) + ENTRY_BYTES if known is None else 0
+        if self._used + need > self._memory:
+            raise InputError(f"captions that take more than {self._memory:,} bytes of memory: raise max_caption_memory")
+        self._used += need
+        if known is None:
+            self.captions[path] = tuple(new)
+            return more
+        if isinstance(known, tuple):
+            known = self.captions[path] = dict.fromkeys(known)
+        known.update(dict.fromkeys(new))
+        return more
 
 
 def _row_problem(file: Path, report: Callable[[Problem], None]) -> OnProblem:

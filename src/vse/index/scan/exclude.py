@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vse.errors import InputError
-from vse.inputs.files import os_reason
+from vse.inputs.files import BadMediaError, open_regular, os_reason
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -115,19 +115,20 @@ class Exclusion:
         path = f"{folder}/{IGNORE_FILE}" if folder else IGNORE_FILE
         place = self._root / path
         try:
-            status = os.stat(place)  # noqa: PTH116 - once per folder
-            if status.st_size > MAX_IGNORE_BYTES:
-                return f"{IGNORE_FILE} has {status.st_size:,} bytes, at most {MAX_IGNORE_BYTES:,}"
-            lines = place.read_text(encoding="utf-8").splitlines()
+            with open_regular(place) as file:
+                status = os.fstat(file.fileno())
+                content = file.read(MAX_IGNORE_BYTES + 1)
+            if len(content) > MAX_IGNORE_BYTES:
+                return f"{IGNORE_FILE} has {max(status.st_size, len(content)):,} bytes, at most {MAX_IGNORE_BYTES:,}"
             self.files[path] = status.st_size, status.st_mtime_ns
-            self._by_folder[folder] = compiled(lines, IGNORE_FILE)
+            self._by_folder[folder] = compiled(content.decode().splitlines(), IGNORE_FILE)
         except FileNotFoundError:
             return None
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, UnicodeDecodeError, BadMediaError) as error:
             if isinstance(error, PermissionError) and not _is_listable(place.parent):
                 return None  # nothing of it is found anyway: the walk reports the folder itself
-            reason = os_reason(error) if isinstance(error, OSError) else "not UTF-8"
-            return f"{IGNORE_FILE} cannot be read ({reason})"
+            other = error.reason if isinstance(error, BadMediaError) else "not UTF-8"
+            return f"{IGNORE_FILE} cannot be read ({os_reason(error) if isinstance(error, OSError) else other})"
         except InputError as error:
             return str(error)
         return None

@@ -59,7 +59,10 @@ class ScanLimits:
         max_files: Files of one walk.
         max_depth: Nested folders.
         max_captions: Captions of one folder.
+        max_captions_per_file: Captions of one image or video.
         max_caption_bytes: Size of one caption file.
+        max_caption_memory: Bytes of memory for the captions of one folder; None for a quarter of this machine's, or of
+            what its container may use.
         image: Limits of an image.
         video: Limits of a video.
     """
@@ -67,7 +70,9 @@ class ScanLimits:
     max_files: int = 10_000_000
     max_depth: int = 200
     max_captions: int = 5_000_000
+    max_captions_per_file: int = 1_000
     max_caption_bytes: int = 500_000_000
+    max_caption_memory: int | None = None
     image: ImageLimits = field(default_factory=ImageLimits)
     video: VideoLimits = field(default_factory=VideoLimits)
 

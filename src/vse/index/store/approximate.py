@@ -13,7 +13,8 @@ Inverted lists
 
 Memory
     Building holds the codes and row numbers, 72 bytes per vector, the training sample and one block of vectors.
-    Searching maps the index, and holds the centroids alone; of the vectors, blocks that are needed are mapped.
+    Searching holds a graph, and of inverted lists beyond 512 MB the centroids alone: the lists that a search visits
+    are read, and so are the rows that it scores. Nothing is mapped.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from numpy.typing import NDArray
 from vse._util.atomic import settle
 from vse.errors import first_line
 from vse.index.storage import decode
-from vse.index.store.checksums import MAX_READ_BYTES, VectorFile
+from vse.index.store.checksums import MAX_READ_BYTES, DamagedCacheError, IntactFile, VectorFile
 from vse.index.types import Vectors
 from vse.progress import ProgressReporter, SilentProgress
 
@@ -202,7 +203,7 @@ class _Trial:
 
 
 def _write(index: Any, path: Path) -> None:
-    beside = path.with_name(path.name + "-new")  # readers may have mapped the current one
+    beside = path.with_name(path.name + "-new")  # readers have the current one open
     try:
         library().write_index(index, str(beside))
         settle(beside)
@@ -243,15 +244,72 @@ def training_rows(kind: Kind, count: int) -> int:
 def load(path: Path, rows: int, dimensions: int) -> Any:
     """Load the index over ``rows`` rows; None when missing, corrupt or of another size.
 
-    One above :data:`MAX_READ_BYTES` is memory-mapped: a file that is shortened under a mapping ends the process.
+    Inverted lists above :data:`MAX_READ_BYTES` stay in the file. A graph is read whole: it has less than
+    :data:`IVFPQ_FROM` rows.
     """
     faiss = library()
-    mapped = faiss.IO_FLAG_MMAP if path.suffix == ".ivfpq" else faiss.IO_FLAG_MMAP_IFC
     try:
-        index = faiss.read_index(str(path), mapped if path.stat().st_size > MAX_READ_BYTES else 0)
+        if path.suffix == ".ivfpq" and path.stat().st_size > MAX_READ_BYTES:
+            index: Any = StoredLists(path)
+        else:
+            index = faiss.read_index(str(path))
     except (RuntimeError, OSError):
         return None
     return index if (index.ntotal, index.d) == (rows, dimensions) else None
+
+
+class StoredLists:
+    """An index whose inverted lists are read from its file when a search visits them."""
+
+    def __init__(self, path: Path) -> None:
+        faiss = library()
+        self._index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP)  # reads all but the lists, and where these are
+        self.ntotal, self.d = self._index.ntotal, self._index.d
+        self._inner = faiss.extract_index_ivf(self._index)
+        lists = faiss.downcast_InvertedLists(self._inner.invlists).lists
+        known = [lists.at(number) for number in range(self._inner.nlist)]
+        self._places = [(int(each.offset), int(each.size), int(each.capacity)) for each in known]
+        empty = faiss.ArrayInvertedLists(self._inner.nlist, self._inner.code_size)
+        self._inner.replace_invlists(empty, True)  # no page was touched; nothing is mapped from here on
+        empty.this.disown()
+        self._file = IntactFile(path, path.stat().st_size)
+
+    def propose(self, query: Vectors, chosen: Any) -> NDArray[np.int64]:
+        """Return the rows that FAISS would, among those of the selector ``chosen``.
+
+        Raises:
+            DamagedCacheError: A list cannot be read.
+        """
+        faiss, inner = library(), self._inner
+        prepared = query[None]
+        if isinstance(self._index, faiss.IndexPreTransform):
+            for number in range(self._index.chain.size()):
+                prepared = faiss.downcast_VectorTransform(self._index.chain.at(number)).apply(prepared)
+        near, places = inner.quantizer.search(prepared, min(_probes(inner), inner.nlist))
+        scanner = inner.get_InvertedListScanner(False, chosen)
+        scanner.set_query(faiss.swig_ptr(prepared))
+        scores, rows = np.full(POOL, -np.inf, np.float32), np.full(POOL, -1, np.int64)
+        best = faiss.swig_ptr(scores), faiss.swig_ptr(rows)
+        for number, score in zip(places[0].tolist(), near[0].tolist(), strict=True):
+            if number < 0 or not self._places[number][1]:
+                continue
+            codes, ids = self._read(number)
+            scanner.set_list(number, score)
+            scanner.scan_codes(len(ids), faiss.swig_ptr(codes), faiss.swig_ptr(ids), *best, POOL)
+        if rows.max() >= self.ntotal:
+            raise DamagedCacheError(self._file.path, np.empty(0, np.int64), "a list names other rows")
+        return rows[np.argsort(-scores, kind="stable")]
+
+    def _read(self, number: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """Return the codes and rows of a list: codes, room for more of them, and rows follow each other."""
+        place, size, capacity = self._places[number]
+        room = capacity * self._inner.code_size
+        content = np.empty(room + size * 8, np.uint8)
+        try:
+            self._file.read(place, content.data)
+        except OSError as error:
+            raise DamagedCacheError(self._file.path, np.empty(0, np.int64), first_line(error)) from None
+        return content[: size * self._inner.code_size], content[room:].copy().view(np.int64)
 
 
 def propose(index: Any, query: Vectors, allowed: NDArray[np.bool_] | None) -> NDArray[np.int64] | None:
@@ -259,8 +317,11 @@ def propose(index: Any, query: Vectors, allowed: NDArray[np.bool_] | None) -> ND
     part = 1.0 if allowed is None else np.count_nonzero(allowed) / max(1, len(allowed))
     if part < LEAST_ALLOWED:
         return None
-    parameters = _parameters(index, None if part == 1.0 else selector(allowed), None, part)
-    rows = index.search(query[None], POOL, params=parameters)[1][0]
+    chosen = None if part == 1.0 else selector(allowed)
+    if isinstance(index, StoredLists):
+        rows = index.propose(query, chosen)
+    else:
+        rows = index.search(query[None], POOL, params=_parameters(index, chosen, None, part))[1][0]
     return rows[rows >= 0]
 
 
@@ -272,10 +333,13 @@ def _parameters(index: Any, chosen: Any, probes: int | None = None, part: float 
         inner = faiss.downcast_index(index.index)
     if not isinstance(inner, faiss.IndexIVF):
         return faiss.SearchParametersHNSW(sel=chosen, efSearch=round(POOL / part))
-    if probes is None:
-        probes = inner.nprobe if inner.nprobe > 1 else max(LEAST_PROBES, round(PROBED * inner.nlist))
-    parameters = faiss.SearchParametersIVF(sel=chosen, nprobe=probes)
+    parameters = faiss.SearchParametersIVF(sel=chosen, nprobe=_probes(inner) if probes is None else probes)
     return parameters if inner is index else faiss.SearchParametersPreTransform(index_params=parameters)
+
+
+def _probes(index: Any) -> int:
+    """Return how many inverted lists a search visits."""
+    return int(index.nprobe) if index.nprobe > 1 else max(LEAST_PROBES, round(PROBED * index.nlist))
 
 
 def library() -> Any:

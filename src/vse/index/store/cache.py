@@ -1,4 +1,4 @@
-"""The vectors of one table as a memory-mapped matrix on disk; rebuilt from the database whenever it is missing.
+"""The vectors of one table as a matrix on disk; rebuilt from the database whenever it is missing.
 
 ::
 
@@ -8,7 +8,7 @@
     cache/items-….sums7      checksums of the vectors as of change 7, see :mod:`vse.index.store.checksums`
     cache/items-….hnsw       an approximate index over the first rows, see :mod:`vse.index.store.approximate`
 
-A file that a reader may have mapped never shrinks. Rows are appended beyond the header's count, and flushed before the
+A file that a reader may have open never shrinks. Rows are appended beyond the header's count, and flushed before the
 header counts them. Larger changes write new files and point the header to them. The header holds checksums of itself,
 of the ids and of the approximate index. The next writer rewrites a cache of an earlier version, which has none.
 """
@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vse._util.atomic import write_json
-from vse.index.storage import Rows, VectorFormat
+from vse.index.storage import VectorFormat
 from vse.index.store import approximate
 from vse.index.store.approximate import Kind
 from vse.index.store.changes import trim_removed
@@ -96,11 +96,6 @@ class OpenCache:
     header: CacheHeader
     ids: Ids
     vectors: VectorFile
-
-    @property
-    def matrix(self) -> Rows:
-        """The vectors ``(rows, D)`` as stored; those of a block that was not verified may be missing."""
-        return self.vectors.matrix
 
 
 class VectorCache:

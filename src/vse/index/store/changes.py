@@ -20,6 +20,7 @@ from vse.index.store.database import (
     FILE_COLUMNS,
     TABLES,
     Cell,
+    changes,
     checksum,
     file_cells,
     real,
@@ -52,6 +53,30 @@ def count_change(connection: sqlite3.Connection) -> int:
     (value,) = connection.execute("SELECT value FROM meta WHERE key = 'changes'").fetchone()
     set_meta(connection, "changes", int(value) + 1)
     return int(value) + 1
+
+
+def record_loss(connection: sqlite3.Connection, committed: int) -> int:
+    """Record that changes up to number ``committed`` are missing, and return the number to count on from.
+
+    Numbers are not given twice: what a cache holds as of a lost change must not pass for the state after a later one.
+    """
+    with transaction(connection, "IMMEDIATE"):
+        lost, now = committed - changes(connection), committed + 1
+        set_meta(connection, "lost_changes", recorded_loss(connection) + lost)
+        set_meta(connection, "changes", now)
+        trim_removed(connection, now)  # older caches and readers start over
+    return now
+
+
+def recorded_loss(connection: sqlite3.Connection) -> int:
+    """Return how many changes are recorded as lost."""
+    found = connection.execute("SELECT value FROM meta WHERE key = 'lost_changes'").fetchone()
+    return 0 if found is None else int(found[0])
+
+
+def lost_changes(connection: sqlite3.Connection, committed: int) -> int:
+    """Return how many changes are missing: those recorded, and those that ``committed`` tells of since."""
+    return recorded_loss(connection) + max(0, committed - changes(connection))
 
 
 def trim_removed(connection: sqlite3.Connection, last: int) -> None:

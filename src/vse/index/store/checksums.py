@@ -15,13 +15,13 @@ from __future__ import annotations
 import os
 import threading
 import zlib
-from io import FileIO
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vse.errors import VSEError
+from vse.errors import VSEError, first_line
 from vse.index.scoring import hashes
 from vse.index.storage import Rows, VectorFormat
 
@@ -33,7 +33,10 @@ BLOCK_BYTES = 16384
 """A search through an approximate index verifies one block per candidate, so blocks are small."""
 READ_BYTES = 4 * 2**20
 MAX_READ_BYTES = 512 * 2**20
-"""Larger files are mapped: 260,000 vectors of 512 dimensions in float32 are read."""
+"""Up to here a file stays in memory: 260,000 vectors of 512 dimensions in float32. Larger ones are read in parts.
+
+Nothing is mapped: a page that vanishes while it is used would end the process.
+"""
 LARGEST_COSINE = 1.01
 """A score above this is no rounding error: a vector is damaged."""
 
@@ -101,11 +104,12 @@ def file_checksum(path: Path) -> int:
 
 
 class IntactFile:
-    """A file that other code maps into memory: reading beyond its end there would kill the process."""
+    """A file of the cache that stays open, and is read at any place by several threads."""
 
     def __init__(self, path: Path, size: int) -> None:
         self.path, self.size = path, size
         self.file = path.open("rb", buffering=0)  # stays readable when the writer replaces it
+        self._lock = threading.Lock()
         if os.fstat(self.file.fileno()).st_size < size:
             self.file.close()
             raise OSError(f"{path} is shorter than {size} bytes")
@@ -115,16 +119,34 @@ class IntactFile:
         if os.fstat(self.file.fileno()).st_size < self.size:
             raise DamagedCacheError(self.path, np.empty(0, np.int64), "it was shortened")
 
+    def read(self, place: int, buffer: bytearray | memoryview) -> None:
+        """Fill the buffer with the bytes from ``place`` on.
+
+        Raises:
+            OSError: They cannot be read, or the file ends before.
+        """
+        view, done = memoryview(buffer), 0
+        while done < len(view):
+            if hasattr(os, "preadv"):
+                count = os.preadv(self.file.fileno(), [view[done:]], place + done)
+            else:
+                with self._lock:
+                    self.file.seek(place + done)
+                    count = self.file.readinto(view[done:]) or 0
+            if not count:
+                raise OSError(f"{self.path} was shortened")
+            done += count
+
     def __del__(self) -> None:
         if hasattr(self, "file"):
             self.file.close()
 
 
 class VectorFile:
-    """The vectors of a cache; blocks are read or mapped, and verified when they are first used.
+    """The vectors of a cache; blocks are read and verified when they are first used.
 
-    Up to :data:`MAX_READ_BYTES` blocks are read into memory. Larger files are mapped: they share the memory of all
-    readers, but a page that vanishes while it is used ends the process.
+    Up to :data:`MAX_READ_BYTES` they stay in memory. Of larger files what is needed is read each time, from the pages
+    that the system keeps for all readers.
 
     Args:
         path: The file.
@@ -142,14 +164,70 @@ class VectorFile:
         self.block_rows = rows_per_block(form.dimensions, form.dtype.itemsize)
         shape, size = (rows, form.dimensions), rows * form.row_bytes
         self._file = IntactFile(path, size)
-        self._mapped = size > MAX_READ_BYTES
         # Memory that is never written to is never taken: blocks that no search needs cost nothing.
-        self.matrix: Rows = (
-            np.asarray(np.memmap(path, form.dtype, "r", shape=shape)) if self._mapped else np.zeros(shape, form.dtype)
-        )
-        self._verified = np.full(-(-rows // self.block_rows), sums is None and self._mapped)
+        self._matrix: Rows | None = None if size > MAX_READ_BYTES else np.zeros(shape, form.dtype)
+        self._verified = np.full(-(-rows // self.block_rows), sums is None and self._matrix is None)
         self.complete = bool(self._verified.all())
         self._lock = threading.Lock()
+
+    @property
+    def matrix(self) -> Rows | StoredRows:
+        """The vectors ``(rows, D)`` as stored; in memory, those of a block that was not verified may be missing."""
+        return StoredRows(self) if self._matrix is None else self._matrix
+
+    def take(self, rows: Numbers, *, verified: bool = True) -> Rows:
+        """Return these rows as stored, in this order, after :meth:`verify` unless they are to be compared.
+
+        Raises:
+            DamagedCacheError: A block does not match its checksum or cannot be read.
+        """
+        if verified:
+            self.verify(rows)
+        if self._matrix is not None:
+            return self._matrix[rows]
+        order = np.argsort(rows, kind="stable")
+        ascending, part = rows[order], np.empty((len(rows), self.form.dimensions), self.form.dtype)
+        size, near = self.form.row_bytes, max(1, BLOCK_BYTES // self.form.row_bytes)
+        view, most = part.data.cast("B"), READ_BYTES // BLOCK_BYTES
+        ends = np.flatnonzero(np.diff(ascending, append=self.rows + near + 1) > near) + 1
+        start = 0
+        for end in ends.tolist():
+            if end - start == 1:
+                self._read(int(ascending[start]) * size, view[start * size : end * size])
+            for some in range(start, end if end - start > 1 else start, most):
+                span = ascending[some : min(some + most, end)]
+                part[some : some + len(span)] = self._part(int(span[0]), int(span[-1]) + 1)[span - span[0]]
+            start = end
+        found = np.empty_like(part)
+        found[order] = part
+        return found
+
+    def parts(self, start: int, rows: int) -> Iterator[tuple[int, Rows]]:
+        """Yield all rows from ``start`` on, about ``rows`` at a time, after :meth:`verify`, each with its number.
+
+        What was yielded is overwritten by the next rows: a buffer that stays in the processor's cache is filled several
+        times as fast as new memory.
+        """
+        buffer = np.empty((rows, self.form.dimensions), self.form.dtype)
+        for block in range(start, self.rows, READ_BYTES // self.form.row_bytes + 1):
+            end = min(block + READ_BYTES // self.form.row_bytes + 1, self.rows)
+            if not self.complete:
+                self.verify(np.arange(block, end))
+            for first in range(block, end, rows):
+                part = buffer[: min(rows, end - first)]
+                self._read(first * self.form.row_bytes, part.data.cast("B"))
+                yield first, part
+
+    def _part(self, start: int, stop: int) -> Rows:
+        part = np.empty((stop - start, self.form.dimensions), self.form.dtype)
+        self._read(start * self.form.row_bytes, part.data.cast("B"))
+        return part
+
+    def _read(self, place: int, buffer: memoryview) -> None:
+        try:
+            self._file.read(place, buffer)
+        except OSError as error:
+            raise DamagedCacheError(self.path, np.empty(0, np.int64), first_line(error)) from None
 
     def verify(self, rows: Numbers | None = None) -> None:
         """Verify the blocks that hold these rows, all by default, unless that was done before.
@@ -157,8 +235,6 @@ class VectorFile:
         Raises:
             DamagedCacheError: A block does not match its checksum or cannot be read.
         """
-        if self._mapped:
-            self._file.check()
         if self.complete:
             return
         size = self.block_rows
@@ -192,14 +268,10 @@ class VectorFile:
 
     def row(self, number: int) -> Rows:
         """Return one row ``(1, D)`` as the file holds it, not verified."""
-        buffer = bytearray(self.form.row_bytes)
-        self._file.file.seek(number * len(buffer))
-        if _read_all(self._file.file, buffer) < len(buffer):
-            raise DamagedCacheError(self.path, np.empty(0, np.int64), "it was shortened")
-        return self.form.from_bytes(bytes(buffer))
+        return self._part(number, number + 1)
 
     def read(self, block: int, count: int = 1) -> Rows:
-        """Return the rows of ``count`` blocks from ``block`` on, read from the file and verified: nothing stays mapped.
+        """Return the rows of ``count`` blocks from ``block`` on, read from the file and verified.
 
         Raises:
             DamagedCacheError: A block does not match its checksum or cannot be read.
@@ -213,36 +285,46 @@ class VectorFile:
         return part
 
     def _damaged(self, blocks: Numbers, into: Rows | None = None) -> Numbers:
-        """Read a run of adjacent blocks; return those that do not match, the others are marked as verified.
-
-        The file is read, not the mapped memory: a page that the disk cannot deliver is an error here, a signal there.
-        """
+        """Read a run of adjacent blocks; return those that do not match, the others are marked as verified."""
         first = int(blocks[0]) * self.block_rows
         count = min(len(blocks) * self.block_rows, self.rows - first)
-        part = self.matrix[first : first + count] if into is None else into
-        if self._mapped and into is None:
-            part = np.empty(part.shape, part.dtype)
-        buffer = part.data.cast("B")
+        if into is not None:
+            part = into
+        elif self._matrix is not None:
+            part = self._matrix[first : first + count]
+        else:
+            part = np.empty((count, self.form.dimensions), self.form.dtype)
         try:
-            self._file.file.seek(first * self.form.row_bytes)
-            if _read_all(self._file.file, buffer) < len(buffer):
-                return blocks
+            self._file.read(first * self.form.row_bytes, part.data.cast("B"))
         except OSError:
             return blocks
         same = np.full(len(blocks), True) if self._sums is None else sums_of(part) == self._sums[blocks]
-        if into is None or self._mapped:  # what is not mapped is in the matrix only once it was read into it
+        if into is None or self._matrix is None:  # a matrix has only what was read into it
             self._verified[blocks[same]] = True
         return blocks[~same]
 
 
-def _read_all(file: FileIO, buffer: bytearray | memoryview) -> int:
-    view, done = memoryview(buffer), 0
-    while done < len(buffer):
-        count = file.readinto(view[done:])
-        if not count:
-            break
-        done += count
-    return done
+class StoredRows:
+    """The rows of a large file from ``first`` on: read, and verified, when they are asked for."""
+
+    def __init__(self, file: VectorFile, first: int = 0) -> None:
+        self._file, self._first = file, first
+        self.shape, self.dtype = (file.rows - first, file.form.dimensions), file.form.dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Numbers) -> Rows:
+        return self._file.take(self._first + rows)
+
+    def after(self, start: int) -> StoredRows:
+        """Return the rows from ``start`` on, not read yet."""
+        return StoredRows(self._file, self._first + start)
+
+    def parts(self, size: int) -> Iterator[tuple[int, Rows]]:
+        """Yield all rows with the number of the first, in parts of ``size`` bytes; each overwrites the one before."""
+        for start, part in self._file.parts(self._first, max(1, size // self._file.form.row_bytes)):
+            yield start - self._first, part
 
 
 def _runs(blocks: Numbers, block_bytes: int) -> list[Numbers]:

@@ -317,6 +317,18 @@ class EmbeddedCollection(SnapshotReader):
         with self._changing() as connection, transaction(connection, "IMMEDIATE"):
             changing.set_meta(connection, "settings", json.dumps(settings))
 
+    def accept_loss(self) -> int:
+        """Forget that changes were lost with a damaged log, and return how many; see ``CollectionInfo.lost_changes``.
+
+        Call it when all folders were indexed again, and imports repeated: nothing else tells what the changes held.
+        """
+        with self._changing() as connection:
+            lost = changing.recorded_loss(connection)
+            with transaction(connection, "IMMEDIATE"):
+                changing.set_meta(connection, "lost_changes", 0)
+            self._counted = None
+        return lost
+
     def close(self) -> None:
         """Close the collection; a writer first does what :meth:`settle` does. Idempotent."""
         self._close(whole=True)

@@ -15,7 +15,14 @@ from vse.index.store import changes as changing
 from vse.index.store.changes import align_ids, held_elsewhere, ids_before, raise_last, reserve_ids, set_meta
 from vse.index.store.collection import EmbeddedCollection
 from vse.index.store.database import Meta, changes, one_line, read_meta, settings, transaction
-from vse.index.store.layout import DATABASE, connect_to_write, generation_folder, remove_generation, write_generation
+from vse.index.store.layout import (
+    DATABASE,
+    connect_to_write,
+    generation_folder,
+    remove_generation,
+    write_committed,
+    write_generation,
+)
 from vse.index.store.session import Session, make_session
 from vse.index.types import Entry
 from vse.progress import ProgressReporter
@@ -47,6 +54,7 @@ def _opened(file: Path, meta: Meta, progress: ProgressReporter | None) -> sqlite
         if usable:
             with transaction(connection, "IMMEDIATE"):
                 set_meta(connection, "model_source", meta.model_source)
+            write_committed(file.parent, changes(connection))  # what was lost of it is encoded again
     finally:
         if not usable:
             connection.close()
@@ -144,6 +152,7 @@ class NewGeneration(EmbeddedCollection):
             with transaction(connection, "IMMEDIATE"):
                 raise_last(connection, changing.last_ids(before))  # the old generation may have assigned ids since
                 set_meta(connection, "settings", json.dumps(settings(before)))
+                set_meta(connection, "lost_changes", changing.recorded_loss(before))
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             write_generation(self.folder, self.generation, self.meta.storage)
             self._committed = True

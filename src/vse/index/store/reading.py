@@ -16,9 +16,9 @@ from vse.index.scoring import best_by_share, best_of_files
 from vse.index.store import words as indexed_words
 from vse.index.store.checksums import DamagedCacheError
 from vse.index.store.database import Ids, Meta, one_line
-from vse.index.store.filtering import allowed_items
 from vse.index.store.searcher import FilterCache, Searcher, Snapshot
 from vse.index.store.session import Session
+from vse.index.store.words import allowed_items
 from vse.index.types import Hits, Vectors, VectorTable, WordHits
 
 Found = TypeVar("Found")

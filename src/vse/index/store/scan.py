@@ -2,7 +2,8 @@
 
 float32 is searched by FAISS where it lies. float16 is copied block by block into a FAISS index, which converts it in
 registers, and int8 is converted by NumPy block by block: in memory they take about 1.2 and 1.9 times as long, and they
-read half and a quarter of the bytes. No decoded copy of the matrix exists at any time.
+read half and a quarter of the bytes. No decoded copy of the matrix exists at any time. A file that is too large for the
+memory is read in small parts, and every score is computed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from vse.index.scoring import BLOCK, rounding
 from vse.index.storage import Rows
 from vse.index.store.approximate import library, selector
+from vse.index.store.checksums import StoredRows
 from vse.index.types import Vectors
 
 Numbers = NDArray[np.int64]
@@ -23,13 +25,17 @@ SPARE = 16
 """Rows proposed at first beyond those requested."""
 DENSE_PART = 8
 """From an eighth of all rows on, computing every score is faster than a top-k search."""
+FEW_PART = 16
+"""Of a file that is not in memory only the allowed rows are read if they are less than one in so many."""
 SMALL = 32_768
 """Up to this many rows all scores are computed: loading FAISS would take longer."""
 SCAN_BLOCK = 16_384
 """Rows of float16 or int8 that are searched at a time."""
+PART_BYTES = 65_536
+"""Read at a time from a file that is not in memory: less than the processor's cache."""
 
 
-def propose(matrix: Rows, query: Vectors, k: int, allowed: NDArray[np.bool_] | None) -> Numbers:
+def propose(matrix: Rows | StoredRows, query: Vectors, k: int, allowed: NDArray[np.bool_] | None) -> Numbers:
     """Return rows that include the best ``k``, and every row that could tie with the last of them.
 
     Args:
@@ -45,6 +51,8 @@ def propose(matrix: Rows, query: Vectors, k: int, allowed: NDArray[np.bool_] | N
     room = rounding(matrix.shape[1]) * (2 if matrix.dtype == np.int8 else 1)  # int8: the length is rounded too
     small = SMALL // 4 if matrix.dtype == np.float16 else SMALL  # NumPy converts float16 slowly
     ask = k + SPARE
+    if isinstance(matrix, StoredRows):
+        return _from_file(matrix, query, k, allowed, room)
     while len(matrix) > small and ask * DENSE_PART < count:
         scores, rows = _best(matrix, query, ask, allowed)
         enough = float(scores[k - 1]) - room
@@ -53,6 +61,22 @@ def propose(matrix: Rows, query: Vectors, k: int, allowed: NDArray[np.bool_] | N
         ask *= 4
     rows = np.arange(len(matrix)) if allowed is None else np.flatnonzero(allowed)
     return _dense(matrix, query, k, rows, room)
+
+
+def _from_file(matrix: StoredRows, query: Vectors, k: int, allowed: NDArray[np.bool_] | None, room: float) -> Numbers:
+    count = len(matrix) if allowed is None else int(np.count_nonzero(allowed))
+    if allowed is not None and (count <= k or count * FEW_PART < len(matrix)):
+        rows = np.flatnonzero(allowed)
+        return rows if count <= k else _dense(matrix, query, k, rows, room)
+    if count <= k:
+        return np.arange(count)
+    scores = np.empty(len(matrix), np.float32)
+    for start, part in matrix.parts(PART_BYTES):
+        scores[start : start + len(part)] = _scores(part, query)
+    if allowed is not None:
+        scores[~allowed] = -np.inf
+    last = np.partition(scores, len(scores) - k)[len(scores) - k]
+    return np.flatnonzero(scores >= last - room)
 
 
 def _best(matrix: Rows, query: Vectors, k: int, allowed: NDArray[np.bool_] | None) -> tuple[Scores, Numbers]:
@@ -103,14 +127,15 @@ def _best_bytes(block: Rows, query: Vectors, k: int, allowed: NDArray[np.bool_] 
     return scores, rows
 
 
-def _dense(matrix: Rows, query: Vectors, k: int, rows: Numbers, room: float) -> Numbers:
+def _dense(matrix: Rows | StoredRows, query: Vectors, k: int, rows: Numbers, room: float) -> Numbers:
     if len(rows) <= k:
         return rows
-    whole = len(rows) == len(matrix)
+    whole = isinstance(matrix, np.ndarray) and len(rows) == len(matrix)
     scores = np.empty(len(rows), np.float32)
     for start in range(0, len(rows), BLOCK):
         stop = start + BLOCK
-        scores[start:stop] = _scores(matrix[start:stop] if whole else matrix[rows[start:stop]], query)
+        block = matrix[start:stop] if whole and isinstance(matrix, np.ndarray) else matrix[rows[start:stop]]
+        scores[start:stop] = _scores(block, query)
     last = np.partition(scores, len(rows) - k)[len(rows) - k]
     return rows[scores >= last - room]
 

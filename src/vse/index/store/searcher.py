@@ -1,4 +1,4 @@
-"""Searching one table: the memory-mapped cache, the rows newer than it, and an approximate index if there is one."""
+"""Searching one table: the cache, the rows newer than it, and an approximate index if there is one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vse.index.filters import Filter
-from vse.index.scoring import exact_scores, smallest
+from vse.index.scoring import BLOCK, exact_scores, smallest
 from vse.index.storage import Rows, decode
 from vse.index.store import approximate
 from vse.index.store.cache import CacheHeader, OpenCache, Signature, VectorCache
-from vse.index.store.checksums import LARGEST_COSINE, DamagedCacheError, IntactFile, VectorFile, file_checksum
+from vse.index.store.checksums import (
+    LARGEST_COSINE,
+    DamagedCacheError,
+    IntactFile,
+    StoredRows,
+    VectorFile,
+    file_checksum,
+)
 from vse.index.store.database import (
     Ids,
     changes,
@@ -40,12 +47,12 @@ SEARCH_BLOCK = 1024
 class Part:
     """Rows of ``matrix (n, D)``, as stored, with ascending ``ids (n,)``; ``alive (n,)`` masks removed ones.
 
-    ``alive`` is None if none are. ``file`` is the file that the matrix is mapped from, whose blocks are verified before
+    ``alive`` is None if none are. ``file`` is the file that the matrix is read from, whose blocks are verified before
     they are used.
     """
 
     ids: Ids
-    matrix: Rows
+    matrix: Rows | StoredRows
     alive: NDArray[np.bool_] | None = None
     file: VectorFile | None = None
     _masks: list[tuple[Ids, NDArray[np.bool_]]] = field(init=False, default_factory=list, repr=False, compare=False)
@@ -82,7 +89,12 @@ class Part:
     def scores(self, rows: NDArray[np.int64], query: Vectors) -> NDArray[np.float32]:
         """Return the exact scores of rows; NaN where a vector was purged."""
         self.verify(rows)
-        scores = exact_scores(self.matrix, rows, query)
+        if isinstance(self.matrix, StoredRows):
+            parts = (self.matrix[rows[start : start + BLOCK]] for start in range(0, len(rows), BLOCK))
+            some = [exact_scores(part, np.arange(len(part)), query) for part in parts]
+            scores = np.concatenate([np.empty(0, np.float32), *some])
+        else:
+            scores = exact_scores(self.matrix, rows, query)
         if (np.abs(scores) > LARGEST_COSINE).any():  # False for NaN
             if self.file is not None:
                 raise DamagedCacheError(self.file.path, np.empty(0, np.int64), "a vector is not of unit length")
@@ -94,6 +106,8 @@ class Part:
         if start == len(self.ids):
             return np.empty(0, np.int64)
         tail = None if allowed is None else allowed[start:]
+        if isinstance(self.matrix, StoredRows):  # verified while it is read
+            return start + propose(self.matrix.after(start), query, k, tail)
         whole = (start == 0 and tail is None) or self.file is None or self.file.complete
         rows = None if whole else start + (np.arange(len(self.ids) - start) if tail is None else np.flatnonzero(tail))
         self.verify(rows)
@@ -140,14 +154,14 @@ class Snapshot:
         first, second = chosen[chosen < len(here)], chosen[chosen >= len(here)] - len(here)
         base.verify(here[first])
         vectors = decode(np.concatenate([base.matrix[here[first]], fresh.matrix[there[second]]]))
-        return vectors[vectors.any(axis=1)]  # the writer may be purging a row of the mapped cache
+        return vectors[vectors.any(axis=1)]  # the writer may be purging a row of the cache
 
     def _ordered(self, query: Vectors, k: int, base_rows: NDArray[np.int64], only: Ids | None, exact: bool) -> Hits:
         fresh_rows = self.fresh.best(query, k, self.fresh.allowed(only))
         found = [(self.base, base_rows), (self.fresh, fresh_rows)]
         ids = np.concatenate([part.ids[rows] for part, rows in found])
         scores = np.concatenate([part.scores(rows, query) for part, rows in found])
-        there = ~np.isnan(scores)  # the writer may be purging a row of the mapped cache
+        there = ~np.isnan(scores)  # the writer may be purging a row of the cache
         ids, scores = ids[there], scores[there]
         order = np.lexsort((ids, -scores))[:k]
         return Hits(ids[order], scores[order], exact)
@@ -175,7 +189,7 @@ class Searcher:
             rows = file.rows_of(damage.blocks)
             with transaction(connection, "DEFERRED"):
                 stored = vectors_known(connection, self._cache.table, known.base.ids[rows], self._cache.form)
-            cached = known.base.matrix[rows]
+            cached = file.take(rows, verified=False)
             there = np.array([int(each) in stored for each in known.base.ids[rows]], bool)
             truth = np.array([stored[int(each)] for each in known.base.ids[rows][there]], cached.dtype)
             if cached[there].tobytes() == truth.tobytes():
@@ -210,7 +224,7 @@ class Searcher:
         nothing = Part(np.empty(0, np.int64), np.empty((0, self._cache.form.dimensions), self._cache.form.dtype))
         if opened is not None and trimmed(connection) <= opened.header.changes <= changes(connection):
             alive = opened.ids > 0 if (opened.ids < 0).any() else None
-            base = Part(np.abs(opened.ids), opened.matrix, alive, opened.vectors)
+            base = Part(np.abs(opened.ids), opened.vectors.matrix, alive, opened.vectors)
             return Snapshot(opened.header.changes, base, nothing, *self._index(opened.header))
         if known is not None and known.changes >= trimmed(connection):
             return known

@@ -18,7 +18,6 @@ from vse.index.storage import DEFAULT_STORAGE
 from vse.index.store import changes as changing
 from vse.index.store import database, words
 from vse.index.store.database import DAMAGE, Meta, one_line, read_meta, to_text, transaction
-from vse.index.store.filtering import check_filter, condition
 from vse.index.store.layout import (
     COMMITTED,
     DATABASE,
@@ -31,8 +30,10 @@ from vse.index.store.layout import (
     read_generation,
     remove_generations,
     stranger,
+    write_committed,
     write_generation,
 )
+from vse.index.store.words import check_filter, condition
 from vse.index.types import CollectionInfo, Facets, Item, MediaFile, folder_counts
 
 if TYPE_CHECKING:
@@ -156,10 +157,9 @@ def _open(folder: Path, write: bool) -> Session:
             if write:
                 remove_generations(folder, before=generation)
             connection = connect_to_write(file) if write else connect_to_read(file)
-            if write:  # what was recovered from the log must not depend on it any longer
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             try:
                 if write:
+                    _settle_log(connection, generation_folder(folder, generation))
                     words.catch_up(connection)
                 return Session(folder, generation, connection, lock, writable=write)
             except BaseException:
@@ -169,6 +169,16 @@ def _open(folder: Path, write: bool) -> Session:
             if lock is not None:
                 lock.release()
             raise
+
+
+def _settle_log(connection: sqlite3.Connection, place: Path) -> None:
+    """Take over what was recovered from the log, which must not depend on it any longer, and record what was lost."""
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    committed = read_committed(place)
+    if committed > database.changes(connection):
+        now = changing.record_loss(connection, committed)
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        write_committed(place, now)
 
 
 def create_session(folder: Path, meta: Meta) -> Session:
@@ -220,6 +230,7 @@ def make_session(
             if meta.storage != DEFAULT_STORAGE:  # what earlier versions store is not named
                 named["storage"] = meta.storage
             changing.make_tables(connection, named, last_ids)
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # damage in the log cannot take the tables
         sync_folder(place)
         sync_folder(folder)
         return Session(folder, generation, connection, lock, writable=True)
@@ -271,7 +282,6 @@ def info_of(folder: Path, generation: int, connection: sqlite3.Connection, meta:
     files, items, captions = database.counts(connection)
     roots = database.files_by_root(connection)
     given = changing.last_ids(connection)["items"]
-    lost = read_committed(generation_folder(folder, generation)) - database.changes(connection)
     return CollectionInfo(
         where=str(folder),
         backend="embedded",
@@ -285,7 +295,7 @@ def info_of(folder: Path, generation: int, connection: sqlite3.Connection, meta:
         roots=tuple(roots),
         changes=given + (given - items),
         root_files=tuple(roots.values()),
-        lost_changes=max(0, lost),
+        lost_changes=changing.lost_changes(connection, read_committed(generation_folder(folder, generation))),
         storage=meta.storage,
     )
 

@@ -14,7 +14,7 @@ from vse.errors import first_line
 from vse.index.storage import VectorFormat
 from vse.index.store import approximate
 from vse.index.store.cache import Caches, OpenCache, VectorCache
-from vse.index.store.changes import SEQUENCES, find_file, last_ids
+from vse.index.store.changes import SEQUENCES, find_file, last_ids, lost_changes
 from vse.index.store.checksums import DamagedCacheError, file_checksum
 from vse.index.store.database import (
     DAMAGE,
@@ -128,7 +128,9 @@ def _differences(
         there = inside & ~missing
         seen += int(there.sum())
         rows = np.searchsorted(ids, some[there])
-        differs = (opened.matrix[rows].view(np.uint8) != vectors[there].view(np.uint8)).any(axis=1)
+        differs = (opened.vectors.take(rows, verified=False).view(np.uint8) != vectors[there].view(np.uint8)).any(
+            axis=1
+        )
         lacking += some[missing].tolist()
         differing += some[there][differs].tolist()
         progress.advance(len(some))
@@ -143,7 +145,8 @@ class VerifyReport:
 
     ``problems`` in the database call for a backup or indexing again, those in the cache or in the words, which follow
     from the rest, only for a rebuild.
-    ``damaged_files`` are the (root, path) of files with corrupt rows.
+    ``damaged_files`` are the (root, path) of files with corrupt rows. ``lost_changes`` are missing without a trace in
+    the rows; they are one of the problems.
     """
 
     where: str
@@ -153,6 +156,7 @@ class VerifyReport:
     problems: tuple[str, ...]
     cache_problems: tuple[str, ...]
     damaged_files: tuple[Place, ...] = ()
+    lost_changes: int = 0
 
     @property
     def ok(self) -> bool:
@@ -258,7 +262,8 @@ def verify_generation(
     report = progress or SilentProgress()
     found = {table: look_at(cache) for table, cache in caches.by_table.items()}  # first: never newer than the database
     with _one_state(connection):
-        problems = (*_lost(connection, committed), *row_problems(connection, form, report))
+        lost = _lost(connection, committed)
+        problems = (*_told_lost(lost), *row_problems(connection, form, report))
         damaged = damaged_files(connection, form) if problems else ()
         try:
             files, items, captions = counts(connection)
@@ -278,15 +283,20 @@ def verify_generation(
         problems=problems,
         cache_problems=(*in_words, *in_cache),
         damaged_files=damaged,
+        lost_changes=lost,
     )
 
 
-def _lost(connection: sqlite3.Connection, committed: int) -> Iterator[str]:
-    """Yield a line if committed changes are missing: SQLite drops what follows a damaged part of its log in silence."""
+def _lost(connection: sqlite3.Connection, committed: int) -> int:
+    """Return how many committed changes are missing: SQLite drops what follows damage in its log in silence."""
     with suppress(*DAMAGE):
-        lost = committed - changes(connection)
-        if lost > 0:
-            yield f"{lost} committed changes are missing: the write-ahead log was damaged, index the folders again"
+        return lost_changes(connection, committed)
+    return 0
+
+
+def _told_lost(lost: int) -> Iterator[str]:
+    if lost:
+        yield f"{lost} committed changes are missing, the write-ahead log was damaged"
 
 
 def row_problems(

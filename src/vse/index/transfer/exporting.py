@@ -6,21 +6,25 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from vse._util.atomic import sync_folder, write_json
 from vse.errors import InputError, VSEError, require
 from vse.index.transfer.parquet import FORMAT
+from vse.index.transfer.places import AnyPath, place_of
 from vse.index.transfer.rows import EMBEDDING, write_row
 from vse.index.transfer.sources import ITEMS, MANIFEST, SHARDS, VECTORS, read_shards
 from vse.index.types import Collection, CollectionInfo, Item, Vectors
 from vse.progress import ProgressReporter, SilentProgress
+
+if TYPE_CHECKING:
+    from vse.batch.store import Store
 
 BLOCK = 2048
 HEADER_BYTES = 128
@@ -88,7 +92,8 @@ def export_embeddings(
 
     Args:
         collection: An open collection.
-        out: The folder or file to create.
+        out: The folder or file to create, a path or an fsspec URL. Of the files of a folder behind a URL
+            ``export.json`` is written last.
         shard_rows: Items of a shard.
         progress: Receives the items written.
 
@@ -96,38 +101,63 @@ def export_embeddings(
         InputError: ``out`` exists, or its parent folder does not.
         VSEError: It cannot be written.
     """
-    target, info, report = Path(out), collection.info(), progress or SilentProgress()
+    target, info, report = place_of(out), collection.info(), progress or SilentProgress()
     if shard_rows is not None and (shard_rows < 1 or target.suffix.lower() == PARQUET):
         raise InputError(f"shards of {shard_rows} rows in {target}: expected at least 1, and a folder")
-    if shard_rows is None and os.path.lexists(target):
+    if shard_rows is None and _exists(target):
         raise InputError(f"{target} exists already: choose another name, or remove it")
-    if not target.absolute().parent.is_dir():
+    if isinstance(target, Path) and not target.absolute().parent.is_dir():
         raise InputError(f"{target.parent} is not a folder: create it first")
     report.start(info.items, "exporting")
     try:
         if shard_rows is not None:
             items, files = _export_shards(collection, info, target, shard_rows, report)
-            size = sum(path.stat().st_size for path in target.iterdir())
-            return EmbeddingExport(info.where, str(target), items, files, info.dimensions, size)
-        temporary = Path(tempfile.mkdtemp(dir=target.absolute().parent, prefix=f".{target.name}."))
-        try:
-            if target.suffix.lower() == PARQUET:
-                made = temporary / target.name
-                items, files = _write_parquet(collection, info, made, report)
-            else:
-                made = temporary / "export"
-                made.mkdir()
-                items, files = _write_folder(collection, info, made, report)
-            size = sum(path.stat().st_size for path in ([made] if made.is_file() else made.iterdir()))
-            made.rename(target)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-        sync_folder(target.absolute().parent)
+            size = sum(size for _, size in _store_of(target).names())
+        else:
+            items, files, size = _export_whole(collection, info, target, report)
     except OSError as error:
         raise VSEError(f"{target} cannot be written ({error.strerror or error}): check space and permissions") from None
     finally:
         report.finish()
     return EmbeddingExport(info.where, str(target), items, files, info.dimensions, size)
+
+
+def _exists(target: AnyPath) -> bool:
+    return os.path.lexists(target) if isinstance(target, Path) else target.exists()
+
+
+def _store_of(folder: AnyPath) -> Store:
+    from vse.batch.store import open_store  # with the readers of images
+
+    return open_store(str(folder))
+
+
+def _export_whole(
+    collection: Collection, info: CollectionInfo, target: AnyPath, report: ProgressReporter
+) -> tuple[int, int, int]:
+    """Write a folder or a Parquet file beside its place and move it there; return items, files and bytes."""
+    beside = target.absolute().parent if isinstance(target, Path) else None
+    temporary = Path(tempfile.mkdtemp(dir=beside, prefix=f".{target.name}."))
+    try:
+        if target.suffix.lower() == PARQUET:
+            made = temporary / target.name
+            items, files = _write_parquet(collection, info, made, report)
+        else:
+            made = temporary / "export"
+            made.mkdir()
+            items, files = _write_folder(collection, info, made, report)
+        written = [made] if made.is_file() else [made / name for name in (VECTORS, ITEMS, MANIFEST)]
+        size = sum(path.stat().st_size for path in written)
+        if isinstance(target, Path):
+            made.rename(target)
+            sync_folder(target.absolute().parent)
+        else:
+            store = _store_of(target.parent if made.is_file() else target)
+            for path in written:  # the last one makes the export complete
+                store.upload(path.name, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return items, files, size
 
 
 def _manifest(info: CollectionInfo) -> dict[str, Any]:
@@ -226,7 +256,7 @@ def _cell(item: Item, name: str) -> Any:
 
 
 def _export_shards(
-    collection: Collection, info: CollectionInfo, folder: Path, rows: int, report: ProgressReporter
+    collection: Collection, info: CollectionInfo, folder: AnyPath, rows: int, report: ProgressReporter
 ) -> tuple[int, int]:
     """Write Parquet files of about ``rows`` items each, by id; those that are there already are kept.
 
@@ -234,7 +264,8 @@ def _export_shards(
     of them are.
     """
     state = {**_manifest(info), "generation": info.generation, "changes": info.changes, "shard_rows": rows}
-    done, items, files = _begin(folder, state), 0, 0
+    store = _store_of(folder)
+    done, items, files = _begin(folder, store, state), 0, 0
     for shard in done:
         items, files = items + shard["items"], files + shard["files"]
     report.advance(items)
@@ -242,7 +273,8 @@ def _export_shards(
     waiting = next(stream, None)
     number = len(done)
     while waiting is not None:
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".shard.") as temporary:
+        beside = folder if isinstance(folder, Path) else None
+        with tempfile.TemporaryDirectory(dir=beside, prefix=".shard.") as temporary:
             made = Path(temporary) / "shard.parquet"
             counted, counted_files, last, place = 0, 0, 0, None
             layout = _Layout(info)
@@ -266,21 +298,25 @@ def _export_shards(
             with made.open("rb") as file:
                 os.fsync(file.fileno())
             done.append({"name": f"shard-{number:05}.parquet", "items": counted, "files": counted_files, "last": last})
-            made.rename(folder / done[-1]["name"])
-        sync_folder(folder)
-        write_json(folder / SHARDS, {**state, "complete": False, "shards": done})
+            store.upload(done[-1]["name"], made)
+        _record(store, {**state, "complete": False, "shards": done})
         items, files, number = items + counted, files + counted_files, number + 1
-    write_json(folder / SHARDS, {**state, "complete": True, "items": items, "files": files, "shards": done})
+    _record(store, {**state, "complete": True, "items": items, "files": files, "shards": done})
     return items, files
 
 
-def _begin(folder: Path, state: dict[str, Any]) -> list[dict[str, Any]]:
+def _record(store: Store, state: Mapping[str, Any]) -> None:
+    store.write(SHARDS, (json.dumps(state, indent=1) + "\n").encode())
+
+
+def _begin(folder: AnyPath, store: Store, state: dict[str, Any]) -> list[dict[str, Any]]:
     """Create the folder, or return the shards of an interrupted export of the same collection."""
-    if not os.path.lexists(folder):
-        folder.mkdir()
-        write_json(folder / SHARDS, {**state, "complete": False, "shards": []})
+    if not _exists(folder):
+        if isinstance(folder, Path):
+            folder.mkdir()
+        _record(store, {**state, "complete": False, "shards": []})
         return []
-    if not (folder / SHARDS).is_file():
+    if store.read(SHARDS) is None:
         raise InputError(f"{folder} exists already: choose another name, or remove it")
     found = read_shards(folder)
     if found.get("complete"):
@@ -290,11 +326,13 @@ def _begin(folder: Path, state: dict[str, Any]) -> list[dict[str, Any]]:
             f"{folder} is an unfinished export of other data: the collection has changed, remove the folder"
         )
     shards = list(found["shards"])
-    for left in folder.glob(".shard.*"):  # of a killed process
-        shutil.rmtree(left, ignore_errors=True)
-    for path in folder.glob("*.parquet"):
-        if path.name not in {shard["name"] for shard in shards}:
-            path.unlink()  # renamed, but not recorded before the kill
+    if isinstance(folder, Path):
+        for left in folder.glob(".shard.*"):  # of a killed process
+            shutil.rmtree(left, ignore_errors=True)
+    known = {shard["name"] for shard in shards}
+    for name in [name for name, _ in store.names()]:
+        if name.endswith(PARQUET) and "/" not in name and name not in known:
+            store.remove(name)  # it was moved there, but not recorded before the kill
     return shards
 
 

@@ -17,6 +17,7 @@ from vse.index.open import collection_exists, create_collection, open_collection
 from vse.index.storage import DEFAULT_STORAGE, check_same_storage, check_storage, rounded
 from vse.index.transfer.exporting import stream_items
 from vse.index.transfer.parquet import Origin
+from vse.index.transfer.places import modified_time, place_of
 from vse.index.transfer.rows import (
     EMBEDDING,
     MAX_MOMENTS,
@@ -90,7 +91,7 @@ def import_embeddings(
 
     Args:
         where: Address of the collection.
-        sources: Files of embeddings, as for ``vse collection import``.
+        sources: Files of embeddings, or URLs of them, as for ``vse collection import``.
         model: Name of the model that computed the embeddings. A new collection records it, an existing one must have
             it. Default: what an export says, else that of the collection, else "own".
         root: What ids are relative to, unless a row has a ``root``; "imported" by default.
@@ -108,7 +109,7 @@ def import_embeddings(
     if storage is not None:
         check_storage(storage)
     start, report = perf_counter(), progress or SilentProgress()
-    paths = [Path(each) for each in sources if not isinstance(each, EmbeddingSource)]
+    paths = [place_of(each) for each in sources if not isinstance(each, EmbeddingSource)]
     opened = [each for each in sources if isinstance(each, EmbeddingSource)]
     opened += open_sources(paths, column=column) if paths else []
     if not opened:
@@ -341,7 +342,7 @@ def _rows(
     skipped: Iterable[int] = (),
 ) -> Iterator[_Row]:
     """Yield the valid rows of a source; invalid ones go to ``problem``."""
-    modified, skip = source.vectors.stat().st_mtime_ns, frozenset(skipped)
+    modified, skip = modified_time(source.vectors), frozenset(skipped)
     for block in source.blocks():
         vectors, bad = unit_rows(block.vectors)
         for offset, values in enumerate(block.rows):

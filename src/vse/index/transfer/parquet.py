@@ -11,6 +11,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from vse.errors import InputError, first_line, require
+from vse.index.transfer.places import AnyPath
 from vse.index.transfer.rows import COLUMNS, MAX_TEXT, MAX_TEXTS
 
 MAX_DIMENSIONS = 65_536
@@ -22,6 +23,9 @@ AT_ONCE = 32
 SHORT = 4096
 """Bytes of a text up to which a whole batch may be Python objects."""
 FORMAT = "vse-embeddings"
+EMBEDDED = "manifest.json"
+"""What 'vse embed' writes beside its shards."""
+MAX_MANIFEST = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -41,21 +45,21 @@ class Origin:
     model_source: str
 
 
-def checked_width(dimensions: int, path: Path) -> int:
+def checked_width(dimensions: int, path: AnyPath) -> int:
     """Return the width of embeddings; raise if it is out of range."""
     if not 1 <= dimensions <= MAX_DIMENSIONS:
         raise InputError(f"{path} has {dimensions:,} dimensions: expected 1 to {MAX_DIMENSIONS:,}")
     return dimensions
 
 
-def open_parquet(path: Path, **options: Any) -> Any:
+def open_parquet(path: AnyPath, **options: Any) -> Any:
     """Open a Parquet file; what its footer declares is checked before anything is decompressed."""
     parquet = require("pyarrow.parquet", "parquet", "reading Parquet")
     pyarrow = require("pyarrow", "parquet", "reading Parquet")
     try:
         # The limits are about the footer: a small file may declare millions of columns.
         limits = {"thrift_string_size_limit": 100_000_000, "thrift_container_size_limit": 1_000_000}
-        file = parquet.ParquetFile(path, **limits, **options)
+        file = parquet.ParquetFile(path if isinstance(path, Path) else path.open(), **limits, **options)
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
     except (pyarrow.ArrowException, OSError, ValueError) as error:
@@ -65,7 +69,7 @@ def open_parquet(path: Path, **options: Any) -> Any:
     return file
 
 
-def parquet_width(file: Any, path: Path, column: str) -> int:
+def parquet_width(file: Any, path: AnyPath, column: str) -> int:
     """Return the width of the embeddings, from the numbers of values and rows that the file declares."""
     import pyarrow
 
@@ -105,7 +109,7 @@ def _chunks(group: Any, columns: set[str]) -> Iterator[Any]:
             yield chunk
 
 
-def parquet_rows(path: Path, columns: Sequence[str], size: int) -> Iterator[tuple[Any, Iterator[dict[str, Any]]]]:
+def parquet_rows(path: AnyPath, columns: Sequence[str], size: int) -> Iterator[tuple[Any, Iterator[dict[str, Any]]]]:
     """Yield batches of ``size`` rows with the columns that exist, each with its rows, made a few at a time.
 
     Texts are read as dictionaries: a small file may repeat a long text millions of times.
@@ -136,7 +140,7 @@ def parquet_rows(path: Path, columns: Sequence[str], size: int) -> Iterator[tupl
             file.close()
 
 
-def _checked_batch(batch: Any, path: Path) -> tuple[Any, Iterator[dict[str, Any]]]:
+def _checked_batch(batch: Any, path: AnyPath) -> tuple[Any, Iterator[dict[str, Any]]]:
     batch.validate(full=True)  # an index beyond its dictionary would end the process
     longest = 0
     for name in batch.schema.names:
@@ -153,7 +157,7 @@ def _row_by_row(batch: Any, columns: Sequence[str], at_once: int) -> Iterator[di
             yield dict(zip(columns, values, strict=True))
 
 
-def _check_groups(metadata: Any, columns: set[str], path: Path) -> list[str]:
+def _check_groups(metadata: Any, columns: set[str], path: AnyPath) -> list[str]:
     """Check the sizes that row groups declare, and return the leaf columns that hold texts."""
     texts: dict[str, None] = {}
     for number in range(metadata.num_row_groups):
@@ -189,7 +193,7 @@ def _check_texts(column: Any, place: str) -> int:
     return 0
 
 
-def parquet_blocks(path: Path, column: str, dimensions: int, size: int) -> Iterator[Block]:
+def parquet_blocks(path: AnyPath, column: str, dimensions: int, size: int) -> Iterator[Block]:
     """Yield the rows of a file with a column of embeddings."""
     import pyarrow.compute
 
@@ -206,3 +210,25 @@ def parquet_blocks(path: Path, column: str, dimensions: int, size: int) -> Itera
         vectors = values.to_numpy(zero_copy_only=False).reshape(len(lists), dimensions)
         yield Block(first, vectors, rows)
         first += len(lists)
+
+
+def check_embedded(folder: AnyPath) -> None:
+    """Raise InputError for a folder of ``vse embed`` in which shards are missing."""
+    try:
+        with (folder / EMBEDDED).open("rb") as file:
+            content = file.read(MAX_MANIFEST)
+        value = json.loads(content)
+    except (OSError, ValueError, RecursionError):
+        return
+    from vse.batch.manifest import KIND, VERSION, Manifest, complete_shards
+    from vse.batch.store import open_store
+
+    if not isinstance(value, dict) or (value.get("kind"), value.get("version")) != (KIND, VERSION):
+        return
+    manifest = Manifest.from_json(content, str(folder))
+    there = len(complete_shards(open_store(str(folder)), manifest))
+    if there < manifest.shards:
+        raise InputError(
+            f"{folder} has {there:,} of {manifest.shards:,} shards: the same 'vse embed' completes it; "
+            "to import those that are there, name their files"
+        )

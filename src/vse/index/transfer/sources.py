@@ -25,6 +25,7 @@ from vse.index.transfer.parquet import (
     MAX_ROWS,
     Block,
     Origin,
+    check_embedded,
     checked_width,
     open_parquet,
     parquet_blocks,
@@ -32,6 +33,7 @@ from vse.index.transfer.parquet import (
     parquet_rows,
     parquet_width,
 )
+from vse.index.transfer.places import AnyPath, local_copy
 from vse.index.transfer.rows import COLUMNS, EMBEDDING, check_columns
 
 BLOCK_ROWS = 1024
@@ -62,8 +64,8 @@ class EmbeddingSource:
         ignored: Columns that are not read.
     """
 
-    vectors: Path
-    metadata: Path | None
+    vectors: AnyPath
+    metadata: AnyPath | None
     column: str
     rows: int | None
     dimensions: int
@@ -105,7 +107,7 @@ class EmbeddingSource:
 
 
 def open_sources(
-    paths: Sequence[Path], *, column: str = EMBEDDING, metadata: Sequence[Path] = ()
+    paths: Sequence[AnyPath], *, column: str = EMBEDDING, metadata: Sequence[AnyPath] = ()
 ) -> list[EmbeddingSource]:
     """Return the sources among files on a command line.
 
@@ -147,8 +149,9 @@ def open_sources(
     return found
 
 
-def _open_shards(folder: Path, column: str) -> list[EmbeddingSource]:
+def _open_shards(folder: AnyPath, column: str) -> list[EmbeddingSource]:
     """Return the Parquet files of a folder by name, all of one model."""
+    check_embedded(folder)
     if (folder / SHARDS).exists() and not read_shards(folder).get("complete"):
         raise InputError(f"{folder} is an unfinished export: run the same export again to complete it")
     paths = sorted(path for path in folder.glob("*.parquet") if not path.name.startswith("."))
@@ -165,7 +168,7 @@ def _open_shards(folder: Path, column: str) -> list[EmbeddingSource]:
     return found
 
 
-def read_shards(folder: Path) -> dict[str, Any]:
+def read_shards(folder: AnyPath) -> dict[str, Any]:
     """Return what an export to shards recorded.
 
     Raises:
@@ -180,7 +183,7 @@ def read_shards(folder: Path) -> dict[str, Any]:
         raise InputError(f"{folder / SHARDS} cannot be read ({first_line(error)}): export again") from None
 
 
-def _open_export(folder: Path) -> EmbeddingSource:
+def _open_export(folder: AnyPath) -> EmbeddingSource:
     path = folder / MANIFEST
     try:
         manifest = json.loads(_bounded(path, MAX_LINE))
@@ -197,7 +200,7 @@ def _open_export(folder: Path) -> EmbeddingSource:
     return EmbeddingSource(pair.vectors, pair.metadata, EMBEDDING, pair.rows, pair.dimensions, origin, pair.ignored)
 
 
-def _open_pair(vectors: Path, metadata: Path | None) -> EmbeddingSource:
+def _open_pair(vectors: AnyPath, metadata: AnyPath | None) -> EmbeddingSource:
     rows, dimensions = _open_npy(vectors).shape
     ignored: Sequence[str] = ()
     if metadata is not None:
@@ -208,7 +211,7 @@ def _open_pair(vectors: Path, metadata: Path | None) -> EmbeddingSource:
     return EmbeddingSource(vectors, metadata, EMBEDDING, rows, dimensions, None, tuple(ignored))
 
 
-def _open_table(path: Path, column: str) -> EmbeddingSource:
+def _open_table(path: AnyPath, column: str) -> EmbeddingSource:
     if path.suffix.lower() == ".parquet":
         file = open_parquet(path)
         names = file.schema_arrow.names
@@ -223,15 +226,19 @@ def _open_table(path: Path, column: str) -> EmbeddingSource:
     return EmbeddingSource(path, None, column, None, checked_width(dimensions, path), None, tuple(ignored))
 
 
-def _open_npy(path: Path) -> NDArray[Any]:
+def _open_npy(path: AnyPath) -> NDArray[Any]:
     """Map a matrix of floating-point numbers; the header is checked first, so nothing is unpickled or allocated."""
+    return _mapped(local_copy(path), path)
+
+
+def _mapped(local: Path, path: AnyPath) -> NDArray[Any]:
     try:
-        with path.open("rb") as file:
+        with local.open("rb") as file:
             version = npy_format.read_magic(file)
             read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
             shape, fortran, dtype = read(file)
             start = file.tell()
-        size = path.stat().st_size
+        size = local.stat().st_size
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
     except OSError as error:
@@ -259,7 +266,7 @@ def _open_npy(path: Path) -> NDArray[Any]:
         raise InputError(f"{path} is truncated: its header promises {expected:,} bytes, the file has {size:,}")
     if not shape[0]:
         return np.empty(shape, np.float32)
-    return np.memmap(path, dtype, "r", start, shape, "F" if fortran else "C")
+    return np.memmap(local, dtype, "r", start, shape, "F" if fortran else "C")
 
 
 def _numbered(stem: str) -> Iterator[dict[str, Any]]:
@@ -276,7 +283,7 @@ def _different(source: EmbeddingSource, vectors: int, rows: int) -> InputError:
     )
 
 
-def table_rows(path: Path) -> Iterator[dict[str, Any]]:
+def table_rows(path: AnyPath) -> Iterator[dict[str, Any]]:
     """Yield the rows of a CSV, JSON or Parquet file, one at a time.
 
     Raises:
@@ -304,7 +311,7 @@ def table_rows(path: Path) -> Iterator[dict[str, Any]]:
         raise InputError(f"{path} cannot be read ({first_line(error)}): expected {path.suffix[1:]} in UTF-8") from None
 
 
-def _csv_rows(path: Path) -> Iterator[dict[str, Any]]:
+def _csv_rows(path: AnyPath) -> Iterator[dict[str, Any]]:
     with path.open("rb") as file:
         reader = csv.DictReader((line.decode("utf-8-sig") for line in _lines(file, path)), strict=True)
         for number, row in enumerate(reader, 1):
@@ -313,7 +320,7 @@ def _csv_rows(path: Path) -> Iterator[dict[str, Any]]:
             yield dict(row)
 
 
-def _json_rows(path: Path) -> Iterator[dict[str, Any]]:
+def _json_rows(path: AnyPath) -> Iterator[dict[str, Any]]:
     with path.open("rb") as file:
         for number, line in enumerate(_lines(file, path), 1):
             if not line.strip():
@@ -327,14 +334,14 @@ def _json_rows(path: Path) -> Iterator[dict[str, Any]]:
             yield row
 
 
-def _lines(file: IO[bytes], path: Path) -> Iterator[bytes]:
+def _lines(file: IO[bytes], path: AnyPath) -> Iterator[bytes]:
     while line := file.readline(MAX_LINE + 1):
         if len(line) > MAX_LINE:
             raise InputError(f"{path} has a line of more than {MAX_LINE:,} bytes")
         yield line
 
 
-def _bounded(path: Path, max_bytes: int) -> bytes:
+def _bounded(path: AnyPath, max_bytes: int) -> bytes:
     with path.open("rb") as file:
         content = file.read(max_bytes + 1)
     if len(content) > max_bytes:
@@ -342,7 +349,7 @@ def _bounded(path: Path, max_bytes: int) -> bytes:
     return content
 
 
-def _line_blocks(path: Path, column: str, dimensions: int, size: int) -> Iterator[Block]:
+def _line_blocks(path: AnyPath, column: str, dimensions: int, size: int) -> Iterator[Block]:
     rows, first = table_rows(path), 1
     while block := list(_within_budget(rows, size)):
         vectors = np.empty((len(block), dimensions), np.float64)

@@ -1,0 +1,165 @@
+"""Contracts of ``vse embed`` on many packed files: damaged and added ones, and what is read of tars in a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pytest
+from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
+from pyarrow import parquet
+from tests.batch.support_batch import (
+    COUNT,
+    SHARD,
+    contents,
+    image_table,
+    model,
+    read_shards,
+    sample_members,
+    tar_of,
+    write_folder,
+)
+
+from vse.batch import StoreError, embed, sources
+from vse.batch.store import open_store
+from vse.cli.main import main
+from vse.errors import InputError
+
+BOUNDS = ((0, 2), (2, 4), (4, COUNT))
+
+
+def write_parts(folder: Path, kind: str) -> list[Path]:
+    """The images in three packed files."""
+    folder.mkdir(parents=True)
+    paths = [folder / f"{number}.{kind}" for number in range(3)]
+    for path, (first, last) in zip(paths, BOUNDS, strict=True):
+        if kind == "tar":
+            path.write_bytes(tar_of(sample_members(first, last)))
+        else:
+            parquet.write_table(image_table().slice(first, last - first), path)
+    return paths
+
+
+def stamps(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mtime_ns for path in folder.glob("shard-*")}
+
+
+def run(*arguments: object) -> int:
+    return main(["embed", *map(str, arguments), "--threads", "1", "--shard-size", str(SHARD)])
+
+
+@pytest.mark.parametrize("kind", ["tar", "parquet"])
+def test_damaged_file_is_listed_and_others_are_embedded(kind, tmp_path, capsys):
+    """A truncated file is a failure with its reason; repaired, its shards alone are computed, and so for a new one."""
+    paths, into = write_parts(tmp_path / "source", kind), tmp_path / "out"
+    whole, later = paths[1].read_bytes(), paths[2].read_bytes()
+    paths[1].write_bytes(whole[: len(whole) // 2])
+    paths[2].unlink()
+    assert run(tmp_path / "source", "--into", into) == 0
+    assert "1 packed files are damaged" in capsys.readouterr().out
+    (row,) = parquet.read_table(into / "failures").to_pylist()
+    assert row["path"] == paths[1].name
+    assert "damaged" in row["reason"] or "truncated" in row["reason"]
+    before = stamps(into)
+    assert len(before) == 1
+    paths[1].write_bytes(whole)
+    report = embed(tmp_path / "source", into, shard_size=SHARD, threads=1)
+    assert (report.computed, report.skipped, report.damaged, report.remaining) == (1, 1, 0, 0)
+    assert not list((into / "failures").iterdir())
+    paths[2].write_bytes(later)
+    report = embed(tmp_path / "source", into, shard_size=SHARD, threads=1)
+    assert (report.computed, report.skipped, report.items) == (1, 2, COUNT)
+    assert stamps(into).items() >= before.items()
+    _, vectors = read_shards(into)
+    expected = [model().encode_images(contents()[first:last]) for first, last in BOUNDS]
+    np.testing.assert_array_equal(vectors, np.concatenate(expected))
+
+
+def test_changed_file_replaces_its_shards(tmp_path):
+    """Shards of the former version go; those of a file that is not named this time stay; other files are refused."""
+    paths, into = write_parts(tmp_path / "source", "tar"), tmp_path / "out"
+    embed(tmp_path / "source", into, shard_size=1, threads=1)
+    before = stamps(into)
+    paths[0].write_bytes(tar_of(sample_members(0, 1)))
+    report = embed(tmp_path / "source/{0,1}.tar", into, shard_size=1, threads=1)
+    assert (report.computed, report.skipped, report.shards, report.remaining) == (1, 2, 3, 0)
+    after = stamps(into)
+    assert len(after) == len(before) - 1
+    assert len(after.items() & before.items()) == len(before) - 2
+    with pytest.raises(InputError, match="another source, none of whose files is here"):
+        embed(write_parts(tmp_path / "other", "parquet")[0], into, shard_size=1, threads=1)
+    with pytest.raises(InputError, match="another source"):
+        embed(write_folder(tmp_path / "images"), into, shard_size=1, threads=1)
+    assert stamps(into) == after
+
+
+def test_damaged_values_of_parquet_leave_other_files_embedded(tmp_path, capsys):
+    """A file whose footer is intact and whose pages are not is found when it is read: one line, after the others."""
+    paths, into = write_parts(tmp_path / "source", "parquet"), tmp_path / "out"
+    content = bytearray(paths[0].read_bytes())
+    content[4:400] = bytes(396)
+    paths[0].write_bytes(content)
+    assert run(tmp_path / "source", "--into", into) == 1
+    assert "0.parquet" in capsys.readouterr().err.splitlines()[-1]
+    assert sorted(name[:7] for name in stamps(into)) == ["shard-1", "shard-2"]
+
+
+class CountedFile(AbstractBufferedFile):
+    """A file of a store that counts the bytes it sends."""
+
+    def _fetch_range(self, start, end):
+        if CountedStore.lost:
+            raise ConnectionError("reset by peer")
+        content = CountedStore.files[self.path][start:end]
+        CountedStore.sent += len(content)
+        return content
+
+
+class CountedStore(AbstractFileSystem):
+    protocol = "counted"
+    files: dict[str, bytes] = {}  # noqa: RUF012
+    sent = 0
+    lost = False
+
+    def info(self, path, **kwargs):
+        path = self._strip_protocol(path)
+        if path not in self.files:
+            return {"name": path, "size": 0, "type": "directory"}
+        return {"name": path, "size": len(self.files[path]), "type": "file"}
+
+    def ls(self, path, detail=True, **kwargs):
+        return [self.info(name) if detail else name for name in self.files]
+
+    def _open(self, path, mode="rb", block_size=None, **kwargs):
+        return CountedFile(self, path, mode, block_size=block_size or "default", **kwargs)
+
+
+def test_tars_are_listed_by_their_headers_once(tmp_path, monkeypatch):
+    """A few kilobytes are read of each sample, and none when another job listed the tars for this destination."""
+    fsspec.register_implementation("counted", CountedStore, clobber=True)
+    samples = [
+        (f"{number}.{ending}", bytes(size)) for number in range(20) for ending, size in (("jpg", 10**6), ("txt", 9))
+    ]
+    tars = {f"bucket/{name}.tar": tar_of(samples) for name in ("a", "b")}
+    monkeypatch.setattr(CountedStore, "files", tars)
+    monkeypatch.setattr(CountedStore, "sent", 0)
+    offsets = open_store(str(tmp_path / "out"))
+    first = sources.list_source("counted://bucket", (), offsets)
+    assert [part.count for part in first.parts] == [20, 20]
+    assert CountedStore.sent < sum(map(len, tars.values())) / 50
+    before = CountedStore.sent
+    again = sources.list_source("counted://bucket", (), offsets)
+    assert (again, CountedStore.sent) == (first, before)
+    assert len(again.image(39)) == 10**6
+    assert again.record(39).fields["caption"] == "\0" * 9
+    for kept in (tmp_path / "out/index").iterdir():
+        kept.write_bytes(b"PAR1 damaged")
+    sources._opened.cache_clear()
+    assert sources.list_source("counted://bucket", (), offsets) == first
+    assert CountedStore.sent > before
+    monkeypatch.setattr(CountedStore, "lost", True)
+    for ending in (".tar", ".parquet"):
+        monkeypatch.setattr(CountedStore, "files", {f"bucket/a{ending}": tars["bucket/a.tar"]})
+        with pytest.raises(StoreError, match=r"bucket/a\..* cannot be read \(reset by peer\)"):
+            sources.list_source("counted://bucket")
