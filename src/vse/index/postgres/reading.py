@@ -269,7 +269,7 @@ class Reader:
         factors = np.array([FACTORS[0] if row[2] else FACTORS[1] for row in rows])
         ids, positions = np.unique(held[:, 1], return_inverse=True)
         gains = factors * np.array([weights[word] for word in each])[held[:, 0]]
-        totals = np.bincount(positions, gains, len(ids)).round(SHARE_DIGITS)
+        totals = np.bincount(positions, gains, len(ids)).astype(np.float64).round(SHARE_DIGITS)
         enough = totals >= MIN_SHARE
         return ids[enough], totals[enough]
 
