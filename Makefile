@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 STAMP := $(VENV)/.installed
 # What "make setup" installs, by extras of pyproject.toml; a new part of the project adds its extra to a line.
-EXTRAS := search,train,open-clip,backbones,proposals,milvus,parquet,raw,jxl
+EXTRAS := search,train,open-clip,backbones,proposals,milvus,postgres,parquet,raw,jxl
 EXTRAS := $(EXTRAS),tensorboard,samples,docs,dev
 EXTRAS := $(EXTRAS),ray,remote,adapters,mteb,trackers,mcp
 PYTEST_ARGS ?=

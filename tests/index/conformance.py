@@ -33,10 +33,12 @@ HISTORIES = settings(max_examples=25, stateful_step_count=20, deadline=None)
 class Conformance(Browsing, Filters, Generations):
     """The protocol of :mod:`vse.index.types`, sentence by sentence.
 
-    ``hashed_ids`` says that ids are hashes of files: one that is added again has the id it had.
+    ``hashed_ids`` says that ids are hashes of files: one that is added again has the id it had. ``histories`` are the
+    settings of the random ones.
     """
 
     hashed_ids = False
+    histories = HISTORIES
 
     @staticmethod
     def backend_in(folder: Path) -> Backend:
@@ -55,7 +57,7 @@ class Conformance(Browsing, Filters, Generations):
 
     def test_random_histories(self) -> None:
         """After any sequence of operations, a writer and a concurrent reader agree with the twin."""
-        run_state_machine_as_test(history(self.backend_in), settings=HISTORIES)
+        run_state_machine_as_test(history(self.backend_in), settings=self.histories)
 
     def test_an_empty_collection_has_an_origin_and_no_hits(self, writer: Collection) -> None:
         """Counts are zero, searches find nothing, iterations end at once."""

@@ -41,29 +41,40 @@ CHANGING = """
     """
 
 
-def killed(script: str, *arguments: object, delay: float) -> list[list[str]]:
-    """Kill a process ``delay`` seconds after it printed "open"; return the rest of its output."""
+def killed(script: str, *arguments: object, delay: float, batches: int = 0) -> list[list[str]]:
+    """Kill a process ``delay`` seconds after it printed "open" and added so many batches; return what it printed."""
     process = subprocess.Popen(
         [sys.executable, "-c", script, *map(str, arguments)],
         stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert process.stdout is not None
     assert process.stdout.readline() == "open\n"
+    said: list[str] = []
+    while sum(line.startswith("added") for line in said) < batches:
+        said.append(process.stdout.readline())
+        assert said[-1], "the process has ended"
     time.sleep(delay)
     process.send_signal(signal.SIGKILL)
-    said = process.stdout.read().splitlines(keepends=True)
+    said += process.stdout.read().splitlines(keepends=True)
     process.stdout.close()
     process.wait()
     return [line.split() for line in said if line.endswith("\n")]
 
 
 def kill_again_and_again(
-    folder: Path, tuning: str, times: int, longest: float, check: Callable[[Collection, int], None]
+    folder: Path | str,
+    tuning: str,
+    times: int,
+    longest: float,
+    check: Callable[[Collection, int], None],
+    *,
+    batches: int = 0,
 ) -> int:
     """Kill processes that add and remove batches, each within ``longest`` seconds; return the final number of files.
 
     After each kill, before a writer cleans up: acknowledged batches are complete, others complete or absent. ``check``
-    gets a reader and the expected number of files; ``tuning`` is code that the processes run first.
+    gets a reader and the expected number of files; ``tuning`` is code that the processes run first. Each adds at least
+    so many ``batches`` before the time begins.
     """
     script = f"{tuning}\n{textwrap.dedent(CHANGING)}"
     random = np.random.default_rng(20)
@@ -71,7 +82,9 @@ def kill_again_and_again(
     removed: set[int] = set()
     there: Counter[int] = Counter()
     for _ in range(times):
-        said = killed(script, folder, max(added, default=-1) + 1, delay=float(random.uniform(0, longest)))
+        said = killed(
+            script, folder, max(added, default=-1) + 1, delay=float(random.uniform(0, longest)), batches=batches
+        )
         added |= {int(number) for word, number in said if word == "added"}
         removed |= {int(number) for word, number in said if word == "removed"}
         unsure = {int(number) for word, number in said if word == "removing"} - removed

@@ -276,13 +276,14 @@ def _discard(index: str, as_json: bool) -> None:
 
 
 def _open_folder(index: str, *, write: bool = False) -> EmbeddedCollection:
-    """Open a collection in a folder; Milvus maintains its own files."""
-    from vse.index.open import backend_of, folder_at
+    """Open a collection in a folder; Milvus and PostgreSQL maintain their own files."""
+    from vse.index.open import SERVERS, backend_of, folder_at
     from vse.index.store import EmbeddedCollection
 
-    if backend_of(index) != "embedded":
+    server = SERVERS.get(backend_of(index))
+    if server is not None:
         raise InputError(
-            f"{index} is stored in Milvus, which maintains its own files: 'verify' and 'rebuild' are for collections "
+            f"{index} is stored in {server}, which maintains its own files: 'verify' and 'rebuild' are for collections "
             f"in a folder, 'vse collection info {shlex.quote(index)}' shows what this one holds"
         )
     return EmbeddedCollection.open(folder_at(index), write=write)

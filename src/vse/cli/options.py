@@ -95,7 +95,8 @@ def reject_bundled(name: str, reason: str) -> None:
 
 
 ENDING = ".vse"
-_RESERVED = ("-", "~", "milvus+")
+_SERVERS = ("milvus+", "postgresql://", "postgres://")
+_RESERVED = ("-", "~", *_SERVERS)
 """Prefixes with another meaning on a command line: an option, a home folder, a server."""
 _FILTERED = ("name:", "folder:", "camera:", "place:")
 """Prefixes of a text that may contain a slash."""
@@ -140,7 +141,7 @@ def index_and_texts(words: Sequence[str]) -> tuple[str, list[str]]:
 
     first, *rest = words or ("",)
     path = os.sep in first and not first.lower().startswith(_FILTERED)
-    if first.startswith("milvus+") or first.endswith(ENDING) or path or Path(first or "?").is_dir():
+    if first.startswith(_SERVERS) or first.endswith(ENDING) or path or Path(first or "?").is_dir():
         if rest and not first.endswith(ENDING) and _exists(first + ENDING) and not _exists(first):
             raise UsageError(f"{first!r} is no index: did you mean {first + ENDING!r}?")
         return first, rest

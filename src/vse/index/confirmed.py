@@ -24,6 +24,7 @@ from vse.errors import VSEError
 FILE = "confirmed_roots.json"
 ATTEMPTS = 50
 PAUSE = 0.02
+_SERVERS = ("milvus+", "postgresql://", "postgres://")
 
 
 def record_file() -> Path:
@@ -91,11 +92,11 @@ def _locked(folder: Path) -> FolderLock:
 def _place(where: str | os.PathLike[str]) -> str:
     """Return one name for a collection: the real path of its folder, or the address of a server."""
     address = os.fspath(where)
-    return address if address.startswith("milvus+") else os.path.realpath(Path(address).expanduser())
+    return address if address.startswith(_SERVERS) else os.path.realpath(Path(address).expanduser())
 
 
 def _exists(place: str) -> bool:
-    return place.startswith("milvus+") or os.path.lexists(place)
+    return place.startswith(_SERVERS) or os.path.lexists(place)
 
 
 def _read() -> Mapping[str, list[str]]:

@@ -1,4 +1,4 @@
-"""Open, create and describe collections by their address: a folder, ``milvus+http://…`` or ``….db``."""
+"""Open, create and describe collections by their address: a folder, ``milvus+…``, ``….db`` or ``postgresql://…``."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from vse.errors import InputError, VSEError
 from vse.index.checks import model_mismatch_error
 from vse.index.storage import DEFAULT_STORAGE, check_storage
 from vse.index.types import Backend, Collection, CollectionInfo, NameCount
+from vse.index.words import SEARCHING
 from vse.models.coefficients import Coefficients, RelevanceCoefficients, coefficients_of, own_relevance
 from vse.models.devices import DeviceError
 from vse.models.sources import named_place, place_of, recorded_place
@@ -38,6 +39,7 @@ class CollectionBackend(Protocol):
 
 
 BACKENDS: Registry[CollectionBackend] = Registry("vse.backends")
+SERVERS = {"milvus": "Milvus", "postgresql": "PostgreSQL"}
 _ENDS = os.sep + (os.altsep or "")
 """Trailing separators, as left by shell completion."""
 
@@ -46,7 +48,7 @@ def open_collection(where: str | os.PathLike[str], *, write: bool = False, model
     """Open a collection.
 
     Args:
-        where: A folder (SQLite and FAISS), ``milvus+http://…`` or a folder ending in ``.db`` (Milvus).
+        where: A folder (SQLite and FAISS), ``milvus+http://…`` or ``….db`` (Milvus), or ``postgresql://…``.
         write: Open for writing; one writer at a time, any number of readers.
         model: Fingerprint that the collection's model must have; None accepts any.
 
@@ -54,13 +56,9 @@ def open_collection(where: str | os.PathLike[str], *, write: bool = False, model
         InputError: There is no collection, or it holds embeddings of another model.
         VSEError: It cannot be read, or another process is writing to it.
     """
-    other = _plugin_backend(where)
-    if other is not None:
-        return BACKENDS[other].open(os.fspath(where), write=write, model=model)
-    if backend_of(where) == "milvus":
-        from vse.index.milvus import MilvusCollection
-
-        return MilvusCollection.open(_address(where), write=write, model=model)
+    server = _server(where)
+    if server is not None:
+        return server[0].open(server[1], write=write, model=model)
     from vse.index.store import EmbeddedCollection
 
     return EmbeddedCollection.open(folder_at(where), write=write, model=model)
@@ -93,16 +91,12 @@ def create_collection(
     """
     stored = check_storage(DEFAULT_STORAGE if storage is None else storage)
     model_source = f"{EXTERNAL}{model}" if model_source is None else model_source
-    other = _plugin_backend(where)
-    if other is not None:
-        address = os.fspath(where)
-        return BACKENDS[other].create(address, model=model, model_source=model_source, dimensions=dimensions)
-    if backend_of(where) == "milvus":
-        from vse.index.milvus import MilvusCollection
-
-        if stored != DEFAULT_STORAGE:
-            raise InputError(f"storage {stored!r}: Milvus stores float32, leave it out or keep the index in a folder")
-        return MilvusCollection.create(_address(where), model=model, model_source=model_source, dimensions=dimensions)
+    server = _server(where)
+    if server is not None:
+        name = SERVERS.get(backend_of(where))
+        if stored != DEFAULT_STORAGE and name is not None:
+            raise InputError(f"storage {stored!r}: {name} stores float32, leave it out or keep the index in a folder")
+        return server[0].create(server[1], model=model, model_source=model_source, dimensions=dimensions)
     from vse.index.store import EmbeddedCollection
 
     return EmbeddedCollection.create(
@@ -117,13 +111,9 @@ def collection_exists(where: str | os.PathLike[str]) -> bool:
         InputError: The address is invalid, or a file is in its place.
         VSEError: The folder or server cannot be read.
     """
-    other = _plugin_backend(where)
-    if other is not None:
-        return BACKENDS[other].exists(os.fspath(where))
-    if backend_of(where) == "milvus":
-        from vse.index.milvus import MilvusCollection
-
-        return MilvusCollection.exists(_address(where))
+    server = _server(where)
+    if server is not None:
+        return server[0].exists(server[1])
     from vse.index.store.layout import is_collection
 
     folder = folder_at(where)
@@ -159,10 +149,22 @@ def find_collections(folder: str | os.PathLike[str], pattern: str) -> list[str]:
     )
 
 
-def _plugin_backend(where: str | os.PathLike[str]) -> str | None:
-    """Return the backend of a plugin that an address ``NAME+…`` or ``NAME://…`` belongs to; None for ours."""
-    scheme = re.match(r"([a-z][a-z0-9]*)(?:\+|://)", os.fspath(where))
-    return scheme[1] if scheme and scheme[1] != "milvus" and scheme[1] in BACKENDS else None
+def _server(where: str | os.PathLike[str]) -> tuple[CollectionBackend, str] | None:
+    """Return the backend of an address, ours or a plugin's, and what it is to open; None for a folder of ours."""
+    address = os.fspath(where)
+    scheme = re.match(r"([a-z][a-z0-9]*)(?:\+|://)", address)
+    if scheme and scheme[1] not in {"milvus", "postgresql", "postgres"} and scheme[1] in BACKENDS:
+        return BACKENDS[scheme[1]], address
+    ours = backend_of(where)
+    if ours == "milvus":
+        from vse.index.milvus import MilvusCollection
+
+        return MilvusCollection, _address(where)
+    if ours == "postgresql":
+        from vse.index.postgres import PostgresCollection
+
+        return PostgresCollection, address
+    return None
 
 
 def backend_of(where: str | os.PathLike[str]) -> Backend:
@@ -172,6 +174,11 @@ def backend_of(where: str | os.PathLike[str]) -> Backend:
         raise InputError(
             "the address of a collection is empty: expected a folder such as photos.vse, or milvus+http://…"
         )
+    if address.startswith(("postgresql:", "postgres:")):
+        from vse.index.postgres import parse_address
+
+        parse_address(address)  # whoever names the address in a message names no password
+        return "postgresql"
     return "milvus" if address.startswith("milvus+") or address.rstrip(_ENDS).endswith(".db") else "embedded"
 
 
@@ -352,7 +359,7 @@ class Overview:
 def overview_of(collection: Collection, note: str | None = None) -> Overview:
     """Return the summary of an open collection."""
     info = collection.info()
-    facets = collection.facets(0) if info.backend == "embedded" else None
+    facets = collection.facets(0) if info.backend in SEARCHING else None
     cameras, places = (facets.cameras, facets.places) if facets is not None else ((), ())
     return Overview(info, bytes_below(Path(info.where)), collection.unfinished(), note, cameras, places)
 

@@ -1,12 +1,14 @@
-"""Exact scores of a query against rows of embeddings, and deterministic samples of them."""
+"""Exact scores of a query against rows of embeddings, deterministic samples of them, and files ranked by words."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vse.index.storage import Rows, decode
-from vse.index.types import Vectors
+from vse.index.types import NO_WORD_HITS, Hits, Vectors, WordHits
 
 BLOCK = 8192
 
@@ -47,3 +49,73 @@ def smallest(ids: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     if len(ids) <= count:
         return np.arange(len(ids))
     return np.sort(np.argpartition(hashes(ids), count)[:count])
+
+
+Ids = NDArray[np.int64]
+
+
+def best_by_share(
+    files: Ids, shares: NDArray[np.float64], k: int, best: Callable[[Ids, int], tuple[Hits, NDArray[np.int64]]]
+) -> WordHits:
+    """Return ``k`` files by descending share, then score, then id; see ``Collection.search_words``.
+
+    Embeddings of at most ``k`` files are compared, and of those that share the last place.
+
+    Args:
+        files: Files that hold enough of the words.
+        shares: The share of each.
+        k: How many files.
+        best: Returns the best item of each of the best so many of some files, and the rows of the files they belong to.
+    """
+    order = np.argsort(-shares, kind="stable")
+    files, shares = files[order], shares[order]
+    columns: list[tuple[Ids, NDArray[np.float32], NDArray[np.float64]]] = []
+    missing = k
+    for start, stop in _spans(shares, k):
+        equal = shares[start] == shares[stop - 1]  # then only the best of these files are needed
+        hits, rows = best(files[start:stop], missing if equal else stop - start)
+        held = shares[start:stop][rows]
+        rank = np.lexsort((hits.ids, -hits.scores, -held))[:missing]
+        columns.append((hits.ids[rank], hits.scores[rank], held[rank]))
+        missing -= len(rank)
+        if not missing:
+            break
+    if not columns:
+        return NO_WORD_HITS
+    ids, scores, held = (np.concatenate(column) for column in zip(*columns, strict=True))
+    return WordHits(ids, scores, held)
+
+
+def _spans(shares: NDArray[np.float64], most: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of descending shares: those of one value, or several that have at most ``most`` rows together."""
+    ends = [*(np.flatnonzero(np.diff(shares)) + 1).tolist(), len(shares)]
+    start = 0
+    for here, following in zip(ends, [*ends[1:], None], strict=True):
+        if here > start and (following is None or following - start > most):
+            yield start, here
+            start = here
+
+
+def best_of_files(
+    files: Ids, items: Ids, owners: Ids, count: int, nearest: Callable[[int], Hits]
+) -> tuple[Hits, NDArray[np.int64]]:
+    """Return the best item of each of the best ``count`` files, and the rows of ``files`` they belong to.
+
+    Args:
+        files: The files.
+        items: Their items, ascending.
+        owners: The file of each item.
+        count: How many files.
+        nearest: Returns the best so many of these items.
+    """
+    sorting = np.argsort(files)
+    ask = max(1, min(len(items), count))
+    while True:
+        hits = nearest(ask)
+        of_hits = owners[np.searchsorted(items, hits.ids)]
+        _, firsts = np.unique(of_hits, return_index=True)
+        firsts = np.sort(firsts)[:count]
+        if len(firsts) == count or len(hits.ids) < ask or ask >= len(items):
+            rows = sorting[np.searchsorted(files, of_hits[firsts], sorter=sorting)]
+            return Hits(hits.ids[firsts], hits.scores[firsts], hits.exact), rows
+        ask = min(len(items), 4 * ask)  # the best items are moments of few videos

@@ -1,4 +1,4 @@
-"""How the embeddings of a collection are stored: as float32, as float16 or as int8.
+"""How embeddings and names are stored: embeddings as float32, as float16 or as int8, names as bytes or by their hash.
 
 A collection stores every embedding twice, in the database and in the search cache, both with the same bytes. Searches
 are exact with respect to what is stored: all of them decode it with :func:`decode`, and compute in float32 and float64.
@@ -14,6 +14,8 @@ int8        D       the value by the largest of the vector, times 127; decoded t
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -117,3 +119,22 @@ def check_same_storage(info: CollectionInfo, storage: str | None) -> None:
             f"{info.where} stores {info.storage}, not {storage}, and storage is chosen when an index is created: "
             "leave --storage out, or export it and import it into a new one"
         )
+
+
+def to_bytes(text: str) -> bytes:
+    """Encode text as stored; bytes of file names that are not UTF-8 survive."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise InputError(f"{text!r} cannot be stored: expected Unicode, or the bytes of a file name") from None
+
+
+def hashed(*parts: object, bits: int = 128) -> int:
+    """Return a hash of values, the same on every machine."""
+    text = json.dumps(parts, ensure_ascii=True).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=16).digest()) >> (128 - bits)
+
+
+def place_key(place: tuple[str, str]) -> str:
+    """Return the hash of root and path by which a server looks a file up."""
+    return f"{hashed(*place):032x}"

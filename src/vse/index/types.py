@@ -149,7 +149,7 @@ def _upwards(folder: str) -> Iterator[str]:
 
 
 Vectors = NDArray[np.float32]
-Backend = Literal["embedded", "milvus"]
+Backend = Literal["embedded", "milvus", "postgresql"]
 
 
 @dataclass(frozen=True)

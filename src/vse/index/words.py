@@ -45,6 +45,9 @@ MAX_WORDS = 32
 """Words of one condition or query text that are looked up."""
 SHOWN = 60
 
+SEARCHING = frozenset({"embedded", "postgresql"})
+"""Backends that find the words of files; Milvus stores them and searches none."""
+
 _WORD = re.compile(r"[^\W_]+(?:[\u0300-\u036f\u0900-\u0dff]+[^\W_]*)*")
 _IDEOGRAPH = re.compile(r"([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])")
 _PIECES = re.compile(r"\d+|[^\W\d_]+")
@@ -153,6 +156,15 @@ def phrase(text: str) -> str:
     return f'"{joined}" *' if text.rstrip().endswith("*") else f'"{joined}"'
 
 
+def needle(text: str) -> str:
+    """Return what a string of words, with blanks around each, contains where :func:`phrase` matches.
+
+    >>> needle("Big ca*") in " a big cat "
+    True
+    """
+    return " " + " ".join(fold(text)) + ("" if text.rstrip().endswith("*") else " ")
+
+
 def share_of(texts: tuple[str, ...], weights: Mapping[str, float]) -> float:
     """Return the weight of the words that a file holds, given the :func:`texts_of` it; see :data:`RANKED`."""
     held = {field: frozenset(text.split()) for field, text in zip(FIELDS, texts, strict=True) if field in RANKED}
@@ -180,6 +192,6 @@ def matched_fields(
             if f in RANKED and not weights.keys().isdisjoint(text.split())
         }
     for each in phrases:
-        wanted = " " + " ".join(fold(each)) + ("" if each.rstrip().endswith("*") else " ")
+        wanted = needle(each)
         found |= {field for field, text in zip(FIELDS, texts, strict=True) if wanted in f" {text} "}
     return tuple(field for field in FIELDS if field in found)

@@ -27,7 +27,6 @@ from vse.index.milvus.schema import (
     from_stored,
     item_of,
     literal,
-    place_key,
     vectors_of,
 )
 from vse.index.milvus.tables import (
@@ -41,6 +40,7 @@ from vse.index.milvus.tables import (
     serving_tables,
 )
 from vse.index.milvus.writing import CHANGES, ROOT, Writer, by_place, read_settings, setting_rows
+from vse.index.storage import place_key
 from vse.index.types import CollectionInfo, Entry, Facets, Hits, Item, MediaFile, Vectors
 from vse.progress import ProgressReporter
 

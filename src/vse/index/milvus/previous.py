@@ -18,9 +18,10 @@ import numpy as np
 from vse.errors import InputError, VSEError
 from vse.index.milvus import connection as calls
 from vse.index.milvus.connection import Connection, MilvusAddress
-from vse.index.milvus.schema import Row, from_stored, place_key
+from vse.index.milvus.schema import Row, from_stored
 from vse.index.milvus.tables import About, Tables, full_options, serving_generation, switch
 from vse.index.milvus.writing import Writer
+from vse.index.storage import place_key
 from vse.index.types import Entry, MediaFile, Moment, Vectors
 
 STATES = frozenset({"batch", "state", "vector"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
@@ -14,7 +13,8 @@ import numpy as np
 
 from vse.errors import InputError
 from vse.index.scoring import hashes
-from vse.index.types import Entry, Item, MediaFile, Place, Vectors, VectorTable, recency
+from vse.index.storage import hashed, place_key
+from vse.index.types import Entry, Item, MediaFile, Vectors, VectorTable, recency
 
 Row = dict[str, Any]
 FORMAT = 2
@@ -138,17 +138,6 @@ def load_part(client: Any, name: str, options: Mapping[str, str], timeout: float
     """Load one Milvus collection for reading."""
     replicas = {"replica_number": int(options["replica_number"])} if "replica_number" in options else {}
     client.load_collection(name, timeout=timeout, **replicas)
-
-
-def hashed(*parts: object, bits: int = 128) -> int:
-    """Return a hash of values, the same on every machine."""
-    text = json.dumps(parts, ensure_ascii=True).encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=16).digest()) >> (128 - bits)
-
-
-def place_key(place: Place) -> str:
-    """Return the hash of root and path by which a file is looked up."""
-    return f"{hashed(*place):032x}"
 
 
 def first_id(entry: Entry, salt: int) -> int:

@@ -30,12 +30,11 @@ from vse.index.milvus.schema import (
     file_columns,
     file_of,
     first_id,
-    hashed,
     item_rows,
-    place_key,
     to_stored,
 )
 from vse.index.milvus.tables import Tables, outdated_error, serving_generation
+from vse.index.storage import hashed, place_key
 from vse.index.types import Entry, MediaFile, Place, Vectors
 
 SLOTS = 256

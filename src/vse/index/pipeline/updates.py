@@ -20,6 +20,7 @@ from vse.index.scan import BadMediaError, Problem, ScanLimits
 from vse.index.scan.describe import described_again, metadata_state
 from vse.index.scan.ocr import MAX_SIDE, TextReader
 from vse.index.types import Collection, MediaFile, Vectors
+from vse.index.words import SEARCHING
 from vse.inputs.decoding import decode_image
 from vse.inputs.images import BadImageError, ImageLimits
 from vse.models.encode import READERS, encode_texts
@@ -30,8 +31,8 @@ PAUSE = 30.0
 
 
 def keeps_details(collection: Collection) -> bool:
-    """Return whether a collection finds the words of metadata; Milvus stores them and searches none."""
-    return collection.info().backend == "embedded"
+    """Return whether a collection finds the words of metadata."""
+    return collection.info().backend in SEARCHING
 
 
 @dataclass

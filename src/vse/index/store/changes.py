@@ -13,7 +13,7 @@ from pathlib import Path
 
 from vse.errors import InputError
 from vse.index.checks import check_distinct
-from vse.index.storage import VectorFormat
+from vse.index.storage import VectorFormat, to_bytes
 from vse.index.store import words
 from vse.index.store.database import (
     AT_ONCE,
@@ -24,7 +24,6 @@ from vse.index.store.database import (
     checksum,
     file_cells,
     real,
-    to_bytes,
     to_text,
     transaction,
 )

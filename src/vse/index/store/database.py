@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vse.errors import InputError, VSEError, first_line
-from vse.index.storage import DEFAULT_STORAGE, Rows, Storage, VectorFormat, check_storage, decode
+from vse.index.storage import DEFAULT_STORAGE, Rows, Storage, VectorFormat, check_storage, decode, to_bytes
 from vse.index.types import VECTOR_TABLES, Item, MediaFile, Vectors, VectorTable
 
 DAMAGE = (sqlite3.Error, UnicodeDecodeError)
@@ -128,14 +128,6 @@ def checksum(cells: Iterable[Cell]) -> int:
 
 
 _SIZED, _REAL = struct.Struct("<cq").pack, struct.Struct("<cd").pack
-
-
-def to_bytes(text: str) -> bytes:
-    """Encode text as stored; bytes of file names that are not UTF-8 survive."""
-    try:
-        return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        raise InputError(f"{text!r} cannot be stored: expected Unicode, or the bytes of a file name") from None
 
 
 def to_text(raw: Cell) -> str:

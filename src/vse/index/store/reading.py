@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from vse.errors import InputError
 from vse.index.checks import check_vectors
 from vse.index.filters import Filter
+from vse.index.scoring import best_by_share, best_of_files
 from vse.index.store import words as indexed_words
 from vse.index.store.checksums import DamagedCacheError
 from vse.index.store.database import Ids, Meta, one_line
-from vse.index.store.filtering import allowed_items
 from vse.index.store.searcher import FilterCache, Searcher, Snapshot
 from vse.index.store.session import Session
-from vse.index.types import NO_WORD_HITS, Hits, Vectors, VectorTable, WordHits
+from vse.index.store.words import allowed_items
+from vse.index.types import Hits, Vectors, VectorTable, WordHits
 
 Found = TypeVar("Found")
 
@@ -57,23 +58,7 @@ class SnapshotReader:
         query = np.ascontiguousarray(vector)
         with self.session.reading() as connection:
             files, shares = indexed_words.shares(connection, words)
-        order = np.argsort(-shares, kind="stable")
-        files, shares = files[order], shares[order]
-        columns: list[tuple[Ids, NDArray[np.float32], NDArray[np.float64]]] = []
-        missing = k
-        for start, stop in _spans(shares, k):
-            equal = shares[start] == shares[stop - 1]  # then only the best of these files are needed
-            hits, rows = self._best_of_files(files[start:stop], query, missing if equal else stop - start, where)
-            held = shares[start:stop][rows]
-            rank = np.lexsort((hits.ids, -hits.scores, -held))[:missing]
-            columns.append((hits.ids[rank], hits.scores[rank], held[rank]))
-            missing -= len(rank)
-            if not missing:
-                break
-        if not columns:
-            return NO_WORD_HITS
-        ids, scores, held = (np.concatenate(column) for column in zip(*columns, strict=True))
-        return WordHits(ids, scores, held)
+        return best_by_share(files, shares, k, lambda some, count: self._best_of_files(some, query, count, where))
 
     def items_with_words(self, ids: Sequence[int], texts: Sequence[str]) -> set[int]:
         """Return those of ``ids`` whose file holds one of ``texts``, word by word, in a field that names content."""
@@ -86,21 +71,13 @@ class SnapshotReader:
         """Return the best item of each of the best ``count`` files, and the rows of ``files`` they belong to."""
         with self.session.reading() as connection:
             items, owners = indexed_words.items_of_files(connection, files)
-        sorting = np.argsort(files)
-        ask = max(1, min(len(items), count))
-        while True:
 
-            def nearest(snapshot: Snapshot, only: Ids | None, most: int = ask) -> Hits:
-                return snapshot.search(query, most, _both(items, only), exact=True)
+        def nearest(count: int) -> Hits:
+            return self._on_snapshot(
+                "items", where, lambda snapshot, only: snapshot.search(query, count, _both(items, only), exact=True)
+            )
 
-            hits = self._on_snapshot("items", where, nearest)
-            of_hits = owners[np.searchsorted(items, hits.ids)]
-            _, firsts = np.unique(of_hits, return_index=True)
-            firsts = np.sort(firsts)[:count]
-            if len(firsts) == count or len(hits.ids) < ask or ask >= len(items):
-                rows = sorting[np.searchsorted(files, of_hits[firsts], sorter=sorting)]
-                return Hits(hits.ids[firsts], hits.scores[firsts], hits.exact), rows
-            ask = min(len(items), 4 * ask)  # the best items are moments of few videos
+        return best_of_files(files, items, owners, count, nearest)
 
     def _check_query(self, vector: Vectors, k: int) -> None:
         check_vectors(vector, (self.meta.dimensions,), "query")
@@ -127,16 +104,6 @@ class SnapshotReader:
         if where is None or where.empty:
             return None
         return self._filters.ids(where, changes, lambda: allowed_items(connection, where))
-
-
-def _spans(shares: NDArray[np.float64], most: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of descending shares: those of one value, or several that have at most ``most`` rows together."""
-    ends = [*(np.flatnonzero(np.diff(shares)) + 1).tolist(), len(shares)]
-    start = 0
-    for here, following in zip(ends, [*ends[1:], None], strict=True):
-        if here > start and (following is None or following - start > most):
-            yield start, here
-            start = here
 
 
 def _both(items: Ids, only: Ids | None) -> Ids:

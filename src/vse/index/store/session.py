@@ -18,7 +18,6 @@ from vse.index.storage import DEFAULT_STORAGE
 from vse.index.store import changes as changing
 from vse.index.store import database, words
 from vse.index.store.database import DAMAGE, Meta, one_line, read_meta, to_text, transaction
-from vse.index.store.filtering import check_filter, condition
 from vse.index.store.layout import (
     COMMITTED,
     DATABASE,
@@ -34,6 +33,7 @@ from vse.index.store.layout import (
     write_committed,
     write_generation,
 )
+from vse.index.store.words import check_filter, condition
 from vse.index.types import CollectionInfo, Facets, Item, MediaFile, folder_counts
 
 if TYPE_CHECKING:

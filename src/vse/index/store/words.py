@@ -1,4 +1,4 @@
-"""The words of one generation: a full-text index over the texts of its files.
+"""The words of one generation, a full-text index over the texts of its files, and filters as SQL conditions.
 
 The table ``words`` holds the :func:`vse.index.words.texts_of` each file, and the FTS5 table ``word_index`` finds them;
 triggers keep the two equal, also where a file is removed by a cascade. Both follow from files, captions and details, so
@@ -20,11 +20,15 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
+from vse.errors import InputError
+from vse.index.filters import Filter
+from vse.index.storage import to_bytes
 from vse.index.store.database import (
     AT_ONCE,
     DAMAGE,
     DETAIL_COLUMNS,
     DETAILS,
+    Cell,
     Ids,
     checksum,
     detail_cells,
@@ -35,7 +39,7 @@ from vse.index.store.database import (
     transaction,
 )
 from vse.index.types import FACET_NAMES, MediaFile, NameCount
-from vse.index.words import FIELDS, MIN_SHARE, NAMED, RANKED, WORDS_VERSION, core_words, texts_of
+from vse.index.words import FIELDS, MIN_SHARE, NAMED, RANKED, WORDS_VERSION, core_words, phrase, texts_of
 
 _FIELDS = ", ".join(FIELDS)
 _MARKS = ", ".join("?" * (len(FIELDS) + 1))
@@ -317,3 +321,59 @@ def _same_places(connection: sqlite3.Connection) -> bool:
     finally:
         for name in ("fresh_places", "places", "terms", "fresh_index"):
             connection.execute(f"DROP TABLE IF EXISTS temp.{name}")
+
+
+def condition(where: Filter) -> tuple[str, list[Cell]]:
+    """Return the SQL condition on the table ``files`` and its parameters; the bounds of a box are inclusive."""
+    parts: list[str] = []
+    cells: list[Cell] = []
+
+    def add(part: str, *values: Cell) -> None:
+        parts.append(part)
+        cells.extend(values)
+
+    if where.root is not None:
+        add("root = ?", to_bytes(where.root))
+    if where.folder is not None:
+        folder = to_bytes(where.folder)
+        add("(path >= ? AND path < ?)", folder + b"/", folder + b"0")  # "0" comes right after "/"
+    if where.kind is not None:
+        add("kind = ?", where.kind)
+    if where.after is not None:
+        add("taken >= ?", where.after)
+    if where.before is not None:
+        add("taken < ?", where.before)
+    if where.within is not None:
+        box = where.within
+        add("latitude BETWEEN ? AND ?", box.south, box.north)
+        joined = "AND" if box.west <= box.east else "OR"  # a box across the date line is two boxes
+        add(f"(longitude >= ? {joined} longitude <= ?)", box.west, box.east)
+    if where.needs_words:
+        add("files.id IN (SELECT rowid FROM word_index WHERE word_index MATCH ?)", _expression(where))
+    return " AND ".join(parts) or "1", cells
+
+
+def _expression(where: Filter) -> str:
+    """Return the FTS5 expression of the conditions on words."""
+    fields = [(name, value) for name in ("name", "camera", "place") if (value := getattr(where, name)) is not None]
+    return " AND ".join([*(f"{name} : {phrase(value)}" for name, value in fields), *map(phrase, where.words)])
+
+
+def check_filter(connection: sqlite3.Connection, where: Filter | None) -> None:
+    """Raise InputError for a condition on words if the collection has none."""
+    if where is not None and where.needs_words and not has_table(connection, "word_index"):
+        raise InputError(
+            "the collection was written before words were indexed, so name, camera, place and exact words find "
+            "nothing: run 'vse index' on its folder once"
+        )
+
+
+def allowed_items(connection: sqlite3.Connection, where: Filter) -> Ids:
+    """Return the ids of the items whose files pass, ascending."""
+    check_filter(connection, where)
+    text, cells = condition(where)
+    # CROSS JOIN fixes the join order: matching files, then the index of their items, never the vectors.
+    rows = connection.execute(
+        f"SELECT items.id FROM files CROSS JOIN items ON items.file = files.id WHERE {text}", cells
+    )
+    return np.sort(np.fromiter((row[0] for row in rows), np.int64))
