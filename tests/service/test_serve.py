@@ -40,7 +40,12 @@ def command(*arguments: object) -> list[str]:
 def listening(process: subprocess.Popen[str]) -> dict[str, str]:
     """The JSON object that is printed when the service is ready, and nothing after it."""
     assert process.stdout
-    found: dict[str, str] = json.loads("".join(iter(process.stdout.readline, "}\n")) + "}")
+    lines = []
+    for line in process.stdout:  # ends with the process, too
+        lines.append(line)
+        if line == "}\n":
+            break
+    found: dict[str, str] = json.loads("".join(lines))
     return found
 
 
