@@ -12,8 +12,10 @@ import subprocess
 import sys
 
 import httpx2
+import numpy as np
 import pytest
 from tests.service.support import API, KEY, Home, make_home, started
+from tests.systems.support_pairs import reranking_model
 
 from vse.cli.main import main
 
@@ -122,6 +124,22 @@ def test_serve_logs_nothing_to_a_terminal(home):
         process.kill()
         process.wait()
         os.close(ours)
+
+
+def test_serve_reranks_with_the_model_of_its_command(home, tmp_path, refused):
+    """A client that asks gets SCAN's scores of the image files; a model with embeddings is refused before serving."""
+    scan = reranking_model()
+    scan.save(tmp_path / "scan")
+    call = command(home.index, "--port", 0, "--json", "--rerank", tmp_path / "scan")
+    with started(call, tmp_path / "log", env=without_key()) as process:
+        asked = {"q": "a dog", "type": "image", "rerank": "true", "depth": 3}
+        found = httpx2.get(f"{listening(process)['api']}search", params=asked, trust_env=False).json()
+    assert found["reranking"]["scored"] == 3
+    scores = [result["rerank_score"] for result in found["results"]][:3]
+    paths = [home.photos / result["path"] for result in found["results"]][:3]
+    np.testing.assert_allclose(scores, scan.score_pairs(paths, ["a dog"])[:, 0], atol=1e-5)
+    assert scores == sorted(scores, reverse=True)
+    assert "cannot re-rank" in refused(1, home.index, "--rerank", home.model)
 
 
 @pytest.mark.parametrize("given", ["file", "variable"])
