@@ -15,9 +15,16 @@ PROTECTED += ["/openapi.json", f"{API}/nothing", "/healthz/", "/static", "/metri
 
 
 @pytest.fixture(scope="module")
-def locked(home):
+def service(home):
     with application(home.index, key=KEY) as made:
         yield made
+
+
+@pytest.fixture
+def locked(service):
+    """A service with a key that has not counted wrong keys yet."""
+    service.app.state.guesses = Guesses()
+    return service
 
 
 def bearer(key: str) -> dict[str, str]:

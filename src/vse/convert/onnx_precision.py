@@ -111,6 +111,7 @@ def quantize(path: Path, calibration: Iterable[NDArray[np.float32]] | None, *, t
                 per_channel=True,
                 activation_type=QuantType.QUInt8,
                 weight_type=QuantType.QInt8,
+                reduce_range=True,  # without VNNI, sums of two products of eight bits overflow 16
             )
         else:
             quantize_dynamic(
@@ -119,6 +120,7 @@ def quantize(path: Path, calibration: Iterable[NDArray[np.float32]] | None, *, t
                 op_types_to_quantize=["MatMul", "Gemm", *(["Gather"] if tables else [])],
                 per_channel=True,
                 weight_type=QuantType.QInt8,
+                reduce_range=True,
             )
         target.replace(path)
         halve_weights(path)  # weights that were not quantized
