@@ -198,7 +198,7 @@ def _data(run: Path) -> tuple[object, object]:
 def reranked_scores(first: dict[int, TrainedSeed], trained: TrainedSeed, where: TestSplit) -> RerankedScores:
     """Return the scores of the first stage of the same seed, re-ranked by a trained model."""
     below = model_scores(load_model(first[trained.seed].result.model), where.data, where.test)
-    second = load_model(trained.result.model)
+    second: Any = load_model(trained.result.model)  # a recipe of a cross-encoder has trained it
     return RerankedScores(below, score_pairs_of(second, where.data.images, where.test.texts), DEPTH)
 
 
