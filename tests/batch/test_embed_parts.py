@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import fsspec
 import numpy as np
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 from pyarrow import parquet
 from tests.batch.support_batch import (
@@ -22,9 +24,13 @@ from tests.batch.support_batch import (
 )
 
 from vse.batch import StoreError, embed, sources
+from vse.batch.manifest import Manifest, agree, read_manifest
+from vse.batch.parts import Part
 from vse.batch.store import open_store
 from vse.cli.main import main
 from vse.errors import InputError
+from vse.index.transfer.sources import open_sources
+from vse.progress import SilentProgress
 
 BOUNDS = ((0, 2), (2, 4), (4, COUNT))
 
@@ -103,6 +109,88 @@ def test_damaged_values_of_parquet_leave_other_files_embedded(tmp_path, capsys):
     assert run(tmp_path / "source", "--into", into) == 1
     assert "0.parquet" in capsys.readouterr().err.splitlines()[-1]
     assert sorted(name[:7] for name in stamps(into)) == ["shard-1", "shard-2"]
+
+
+class Beside(SilentProgress):
+    """Runs another job once, when the first one has found out what there is to do."""
+
+    def __init__(self, job):
+        self.job = job
+
+    def start(self, total, description):
+        job, self.job = self.job, None
+        if job is not None:
+            job()
+
+
+def test_job_ends_well_beside_one_that_adds_files(tmp_path):
+    """Shards of files that came after its start are of the manifest, and both jobs' files are in it."""
+    write_parts(tmp_path / "source", "tar")
+    into, done = tmp_path / "out", []
+
+    def job(names: str, beside=None) -> None:
+        source = tmp_path / "source" / names
+        done.append(embed(source, into, shard_size=SHARD, threads=1, progress=Beside(beside)))
+
+    job("{0,1}.tar", beside=lambda: job("{0,2}.tar"))
+    assert [(report.computed, report.remaining) for report in done] == [(2, 0), (1, 0)]
+    manifest = read_manifest(open_store(str(into)))
+    assert [part.name for part in manifest.parts] == ["0.tar", "1.tar", "2.tar"]
+    assert open_sources([into])[0].dimensions == manifest.dimensions
+    next(into.glob("shard-2-*")).unlink()
+    with pytest.raises(InputError, match="2 of 3 shards"):
+        open_sources([into])
+
+
+@pytest.mark.parametrize("place", ["disk", "memory"])
+def test_jobs_that_add_files_at_the_same_time_lose_none(place, tmp_path, monkeypatch):
+    """Whatever another job writes between reading and writing the manifest, all files are in it."""
+    store = open_store(str(tmp_path / "out") if place == "disk" else f"memory://{tmp_path.name}")
+    common, others = Part("0.tar", 9, 1), [Part(f"{number}.tar", 9, 1) for number in range(1, 30)]
+    described = {"model_source": "", "dimensions": 2, "source_digest": "", "shard_size": 9, "format": "parquet"}
+    first = Manifest("m", **described, source="packed", items=1, dtype="float32", text=None, batch_size=1, parts=())
+    agree(store, replace(first, parts=(common,)))
+    kind, waiting = type(store), list(others)
+    write, create = kind.write, kind.create
+
+    def overtaken(original, *given):
+        if waiting:
+            part = waiting.pop()
+            agree(store, replace(first, items=2, parts=(common, part)))
+        return original(*given)
+
+    monkeypatch.setattr(kind, "write", lambda *given: overtaken(write, *given))
+    monkeypatch.setattr(kind, "create", lambda *given: overtaken(create, *given))
+    agree(store, replace(first, items=2, parts=(common, waiting.pop())))
+    manifest = read_manifest(store)
+    assert set(manifest.parts) == {common, *others}
+    assert manifest.items == 1 + len(others)
+    assert sum(name.startswith("manifest") for name, _ in store.names()) <= 10, "old revisions are removed"
+
+
+class RenamingStore(MemoryFileSystem):
+    """A store such as sftp, where a file that is being written is visible; the first writing is killed."""
+
+    protocol = "renaming"
+    kills = 1
+
+    def pipe_file(self, path, value, mode="overwrite", **kwargs):
+        super().pipe_file(path, value[: len(value) // 2] if self.kills else value, mode, **kwargs)
+        if self.kills:
+            self.kills = 0
+            raise KeyboardInterrupt
+
+
+def test_manifest_is_not_cut_short_when_its_job_is_killed(tmp_path):
+    """On a store where files are renamed, as on a disk; the next job writes it."""
+    fsspec.register_implementation("renaming", RenamingStore, clobber=True)
+    store = open_store(f"renaming://{tmp_path.name}")
+    with pytest.raises(KeyboardInterrupt):
+        store.create("manifest.json", b"{}")
+    assert store.read("manifest.json") is None
+    assert store.create("manifest.json", b"{}")
+    assert not store.create("manifest.json", b"[]")
+    assert store.read("manifest.json") == b"{}"
 
 
 class CountedFile(AbstractBufferedFile):

@@ -220,13 +220,16 @@ def check_embedded(folder: AnyPath) -> None:
         value = json.loads(content)
     except (OSError, ValueError, RecursionError):
         return
-    from vse.batch.manifest import KIND, VERSION, Manifest, complete_shards
+    from vse.batch.manifest import KIND, VERSION, complete_shards, read_manifest
     from vse.batch.store import open_store
 
     if not isinstance(value, dict) or (value.get("kind"), value.get("version")) != (KIND, VERSION):
         return
-    manifest = Manifest.from_json(content, str(folder))
-    there = len(complete_shards(open_store(str(folder)), manifest))
+    store = open_store(str(folder))
+    manifest = read_manifest(store)
+    if manifest is None:
+        return
+    there = len(complete_shards(store, manifest))
     if there < manifest.shards:
         raise InputError(
             f"{folder} has {there:,} of {manifest.shards:,} shards: the same 'vse embed' completes it; "
