@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -111,6 +112,51 @@ def test_damaged_values_of_parquet_leave_other_files_embedded(tmp_path, capsys):
     assert sorted(name[:7] for name in stamps(into)) == ["shard-1", "shard-2"]
 
 
+DEEP = b'{"a":' * 900 + b"0" + b"}" * 900
+BAD_SIDES = {
+    "txt": (b"caf\xe9", "000.txt: it is not UTF-8"),
+    "json": (b"[1]", "000.json: it holds list: expected a JSON object"),
+    "large.json": (b'"' + bytes(10**6) + b'"', "000.json: 1,000,002 bytes, at most 1,000,000"),
+    "deep.json": (DEEP, "JSON"),
+}
+
+
+@pytest.mark.parametrize("side", BAD_SIDES)
+def test_text_that_cannot_be_read_is_a_failure_of_its_sample(side, tmp_path):
+    """The other images of the shard are embedded."""
+    content, message = BAD_SIDES[side]
+    members = sample_members(0, 3)
+    bad = [(name, content if name == f"000.{side.rpartition('.')[2]}" else given) for name, given in members]
+    (tmp_path / "a.tar").write_bytes(tar_of(bad))
+    kind = "clip-retrieval" if side == "txt" else "parquet"
+    report = embed(tmp_path / "a.tar", tmp_path / "out", format=kind, text="caption", threads=1)
+    assert (report.embedded, report.failed, report.remaining) == (2, 1, 0)
+    (row,) = parquet.read_table(tmp_path / "out/failures").to_pylist()
+    assert row["path"] == "a.tar#0"
+    assert message in row["reason"]
+
+
+def test_fields_that_are_no_text_are_stored(tmp_path):
+    """Half of a surrogate pair, which JSON may hold, is escaped in keys and values."""
+    image = sample_members(0, 1)[0]
+    (tmp_path / "a.tar").write_bytes(tar_of([image, ("000.json", b'{"\\ud800": "\\udc00", "path": "\\udfff"}')]))
+    assert embed(tmp_path / "a.tar", tmp_path / "out", threads=1).embedded == 1
+    (row,) = read_shards(tmp_path / "out")[0].select(["path", "metadata"]).to_pylist()
+    assert row["path"] == "\\udfff"
+    assert "\\\\udc00" in row["metadata"]
+
+
+def test_large_text_of_a_table_is_a_failure_of_its_row(tmp_path):
+    """In Parquet as in tars."""
+    table = image_table().slice(0, 2)
+    table = table.set_column(1, "caption", [["x" * 1_000_001, "short"]])
+    parquet.write_table(table, tmp_path / "a.parquet")
+    report = embed(tmp_path / "a.parquet", tmp_path / "out", threads=1)
+    assert (report.embedded, report.failed) == (1, 1)
+    (row,) = parquet.read_table(tmp_path / "out/failures").to_pylist()
+    assert row["reason"] == "a.parquet, row 1, column 'caption': 1,000,001 characters, at most 1,000,000"
+
+
 class Beside(SilentProgress):
     """Runs another job once, when the first one has found out what there is to do."""
 
@@ -199,6 +245,10 @@ class CountedFile(AbstractBufferedFile):
     def _fetch_range(self, start, end):
         if CountedStore.lost:
             raise ConnectionError("reset by peer")
+        CountedStore.active += 1
+        CountedStore.most = max(CountedStore.most, CountedStore.active)
+        time.sleep(CountedStore.latency)
+        CountedStore.active -= 1
         content = CountedStore.files[self.path][start:end]
         CountedStore.sent += len(content)
         return content
@@ -207,7 +257,8 @@ class CountedFile(AbstractBufferedFile):
 class CountedStore(AbstractFileSystem):
     protocol = "counted"
     files: dict[str, bytes] = {}  # noqa: RUF012
-    sent = 0
+    sent = active = most = 0
+    latency = 0.0
     lost = False
 
     def info(self, path, **kwargs):
@@ -240,7 +291,7 @@ def test_tars_are_listed_by_their_headers_once(tmp_path, monkeypatch):
     again = sources.list_source("counted://bucket", (), offsets)
     assert (again, CountedStore.sent) == (first, before)
     assert len(again.image(39)) == 10**6
-    assert again.record(39).fields["caption"] == "\0" * 9
+    assert again.records(39, 40)[0].fields["caption"] == "\0" * 9
     for kept in (tmp_path / "out/index").iterdir():
         kept.write_bytes(b"PAR1 damaged")
     sources._opened.cache_clear()
@@ -251,3 +302,22 @@ def test_tars_are_listed_by_their_headers_once(tmp_path, monkeypatch):
         monkeypatch.setattr(CountedStore, "files", {f"bucket/a{ending}": tars["bucket/a.tar"]})
         with pytest.raises(StoreError, match=r"bucket/a\..* cannot be read \(reset by peer\)"):
             sources.list_source("counted://bucket")
+
+
+def test_texts_of_a_tar_in_a_store_are_read_several_at_a_time(tmp_path, monkeypatch):
+    """With the result of one after the other, as from a disk."""
+    fsspec.register_implementation("counted", CountedStore, clobber=True)
+    samples = [
+        (f"{number:02}.{ending}", content * size)
+        for number in range(40)
+        for ending, content, size in (("jpg", b"\0", 20_000), ("txt", str(number).encode(), 3))
+    ]
+    (tmp_path / "a.tar").write_bytes(tar_of(samples))
+    monkeypatch.setattr(CountedStore, "files", {"texts/a.tar": tar_of(samples)})
+    listing = sources.list_source("counted://texts/a.tar")
+    monkeypatch.setattr(CountedStore, "most", 0)
+    monkeypatch.setattr(CountedStore, "latency", 0.01)
+    records = listing.records(1, 40)
+    assert records == sources.list_source(str(tmp_path / "a.tar")).records(1, 40)
+    assert [record.fields["caption"] for record in records] == [3 * str(number) for number in range(1, 40)]
+    assert CountedStore.most > 4
