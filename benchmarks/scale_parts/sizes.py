@@ -132,9 +132,12 @@ def build_lists(made: Any, size: int) -> dict[str, Any]:
     from vse.index.store.cache import _index
     from vse.progress import SilentProgress
 
+    header, kind_for = made.header(), approximate.kind_for
     approximate.kind_for = lambda rows: "ivfpq"  # type: ignore[assignment]
-    header = made.header()
-    _index(made, header, SilentProgress())
+    try:
+        _index(made, header, SilentProgress())
+    finally:
+        approximate.kind_for = kind_for
     path = made.path(header, "ivfpq")
     index = approximate.load(path, size, DIMENSIONS)
     lists = approximate.library().extract_index_ivf(index)
@@ -167,8 +170,8 @@ def opened_snapshot(cache: Any) -> Any:
     from vse.index.store.searcher import Part, Searcher, Snapshot
 
     opened = cache.opened()
-    base = Part(np.abs(opened.ids), opened.matrix, None, opened.vectors)
-    nothing = Part(np.empty(0, np.int64), np.empty((0, DIMENSIONS), opened.matrix.dtype))
+    base = Part(np.abs(opened.ids), opened.vectors.matrix, None, opened.vectors)
+    nothing = Part(np.empty(0, np.int64), np.empty((0, DIMENSIONS), cache.form.dtype))
     snapshot = Snapshot(1, base, nothing, *Searcher(cache)._index(opened.header))
     if snapshot.index is None:
         raise SystemExit("the approximate index is not usable")

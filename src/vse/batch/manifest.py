@@ -15,12 +15,16 @@ from typing import Any, Literal
 
 from vse.batch.parts import Part, digest_of, readable_name
 from vse.batch.sources import Kind, shared_parts
-from vse.batch.store import Store
+from vse.batch.store import Store, open_store
 from vse.errors import InputError
 
 Format = Literal["parquet", "clip-retrieval"]
 DType = Literal["float32", "float16"]
 MANIFEST = "manifest.json"
+REVISIONS = "manifests"
+"""Folder of the manifests with packed files that later jobs added; the one with the highest number counts."""
+KEPT = 8
+"""Revisions that are kept, for those who read one."""
 VERSION = 2
 KIND = "vse-embed"
 MAX_SHARDS = 10_000_000
@@ -136,7 +140,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, content: bytes, place: str) -> Manifest:
-        """Read the manifest of a destination.
+        """Read the manifest at a place.
 
         Raises:
             InputError: It is not one of ours, or of another version.
@@ -154,8 +158,8 @@ class Manifest:
                 raise ValueError("its numbers do not agree")
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise InputError(
-                f"{place}/{MANIFEST} cannot be used ({str(error)[:100]}): expected that of 'vse embed' version "
-                f"{VERSION}; choose another destination"
+                f"{place} cannot be used ({str(error)[:100]}): expected a manifest of 'vse embed' version {VERSION}: "
+                "choose another destination, or remove the file if it was cut short"
             ) from None
         return found
 
@@ -175,8 +179,37 @@ WHY = {
 
 def read_manifest(store: Store) -> Manifest | None:
     """Return the manifest of a destination; None if it has none."""
+    found = _newest(store)
+    return None if found is None else found[1]
+
+
+def _newest(store: Store) -> tuple[int, Manifest] | None:
+    """Return the newest manifest and the number of its revision, 0 for that of the first job."""
     content = store.read(MANIFEST)
-    return None if content is None else Manifest.from_json(content, store.place)
+    if content is None:
+        return None
+    first = Manifest.from_json(content, f"{store.place}/{MANIFEST}")
+    if first.source != "packed":
+        return 0, first
+    revisions = _revisions(store)
+    while number := max(_numbers(revisions), default=0):
+        content = revisions.read(_revision(number))
+        if content is not None:  # otherwise it was removed, as there are newer ones
+            return number, Manifest.from_json(content, f"{revisions.place}/{_revision(number)}")
+    return 0, first
+
+
+def _revisions(store: Store) -> Store:
+    return open_store(f"{store.place}/{REVISIONS}")
+
+
+def _revision(number: int) -> str:
+    return f"{number:06}.json"
+
+
+def _numbers(revisions: Store) -> list[int]:
+    found = (re.fullmatch(r"([0-9]{6,})\.json", name) for name, _ in revisions.names())
+    return [int(match[1]) for match in found if match is not None]
 
 
 def agree(store: Store, wanted: Manifest) -> tuple[Manifest, Manifest]:
@@ -200,6 +233,14 @@ def agree(store: Store, wanted: Manifest) -> tuple[Manifest, Manifest]:
         found = read_manifest(store)  # another job may have been first
         if found is None:
             raise InputError(f"{store.place}/{MANIFEST} cannot be read after it was written")
+    _check_same(store, wanted, found)
+    if found.source != "packed":
+        return found, found
+    mine = sum(part.count for part in wanted.parts)
+    return replace(found, parts=wanted.parts, items=mine), _union(store, wanted)
+
+
+def _check_same(store: Store, wanted: Manifest, found: Manifest) -> None:
     packed = wanted.source == found.source == "packed"
     for name, why in WHY.items():
         mine, theirs = getattr(wanted, name), getattr(found, name)
@@ -207,21 +248,36 @@ def agree(store: Store, wanted: Manifest) -> tuple[Manifest, Manifest]:
             raise InputError(
                 f"{store.place} is for {why} ({name} {theirs!r}, not {mine!r}): choose another destination"
             )
-    if not packed:
-        return found, found
-    if not shared_parts(found.parts, ((part.name, part.size) for part in wanted.parts)):
+    if packed and not shared_parts(found.parts, ((part.name, part.size) for part in wanted.parts)):
         raise InputError(
             f"{store.place} is for another source, none of whose files is here: choose another destination"
         )
-    parts = {part.name: part for part in (*found.parts, *wanted.parts)}
-    union = tuple(parts[name] for name in sorted(parts))
-    everything = replace(found, parts=union, items=sum(part.count for part in union))
-    if union != found.parts:
+
+
+def _union(store: Store, wanted: Manifest) -> Manifest:
+    """Add the packed files of a job to the manifest of all.
+
+    The next revision is created only if there is none, so that of two jobs at once one tries again with what the other
+    has added.
+    """
+    revisions = _revisions(store)
+    while True:
+        newest = _newest(store)
+        if newest is None:
+            raise InputError(f"{store.place}/{MANIFEST} was removed: start again, or choose another destination")
+        number, found = newest
+        parts = {part.name: part for part in (*found.parts, *wanted.parts)}
+        union = tuple(parts[name] for name in sorted(parts))
+        if union == found.parts:
+            return found
+        everything = replace(found, parts=union, items=sum(part.count for part in union))
         for shard in set(_shard_files(found)) - set(_shard_files(everything)):
             store.remove(shard)
-        store.write(MANIFEST, everything.content())
-    mine = sum(part.count for part in wanted.parts)
-    return replace(found, parts=wanted.parts, items=mine), everything
+        if not revisions.create(_revision(number + 1), everything.content()):
+            continue
+        for old in _numbers(revisions):  # a number that was removed can be created, but then it is not the newest
+            if old <= number - KEPT:
+                revisions.remove(_revision(old))
 
 
 def _shard_files(manifest: Manifest) -> list[str]:
@@ -233,20 +289,26 @@ def _shard_files(manifest: Manifest) -> list[str]:
 def complete_shards(store: Store, manifest: Manifest, everything: Manifest | None = None) -> dict[int, bool]:
     """Return the shards that are there, and whether images of each failed. Damaged ones do not count.
 
+    Shards of packed files that other jobs have added since ``everything`` was read are left alone.
+
     Raises:
-        InputError: A shard was written by other work than that of ``everything``.
+        InputError: A shard was written by other work than that of the destination.
     """
     names = {manifest.name(shard): shard for shard in range(manifest.shards)}
-    others = set() if everything is None else {everything.name(shard) for shard in range(everything.shards)}
+    known = everything or manifest
     sizes = dict(store.names())
     found: dict[int, bool] = {}
     for name in sizes:
-        if name in names:
-            if all(store.is_whole(each, sizes.get(each, 0)) for each in manifest.names(names[name])):
-                found[names[name]] = manifest.failures_name(names[name]) in sizes
-        elif name not in others and _SHARD.fullmatch(name):
-            raise InputError(
-                f"{store.place}/{name} is no shard of this manifest (another model or source wrote it): "
-                "remove it, or choose another destination"
-            )
+        if name in names and all(store.is_whole(each, sizes.get(each, 0)) for each in manifest.names(names[name])):
+            found[names[name]] = manifest.failures_name(names[name]) in sizes
+    others = {name for name in sizes if name not in names and _SHARD.fullmatch(name)}
+    others -= {known.name(shard) for shard in range(known.shards)}
+    if others and manifest.source == "packed":  # a manifest that is read now names all shards that were listed before
+        known = read_manifest(store) or known
+        others -= {known.name(shard) for shard in range(known.shards)}
+    if others:
+        raise InputError(
+            f"{store.place}/{min(others)} is no shard of this manifest (another model or source wrote it): "
+            "remove it, or choose another destination"
+        )
     return found

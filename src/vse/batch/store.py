@@ -308,19 +308,18 @@ class RemoteStore:
     def create(self, name: str, content: bytes) -> bool:
         if self.read(name) is not None:
             return False
-        if not self.whole_objects:
-            self._retry(
-                "written", partial(self.filesystem.makedirs, self._path(name).rpartition("/")[0], exist_ok=True)
-            )
-        try:
-            self._retry("written", partial(self.filesystem.pipe_file, self._path(name), content, mode="create"))
-        except FileExistsError:
-            return False
-        except (TypeError, NotImplementedError):  # an implementation without conditional writes
-            self.write(name, content)
-        except OSError as error:
-            raise StoreError(f"{self.place} cannot be written ({first_line(error)}): check the address") from None
-        return True
+        if self.whole_objects:
+            try:
+                self._retry("written", partial(self.filesystem.pipe_file, self._path(name), content, mode="create"))
+                return True
+            except FileExistsError:
+                return False
+            except (TypeError, NotImplementedError):  # an implementation without conditional writes
+                pass
+            except OSError as error:
+                raise StoreError(f"{self.place} cannot be written ({first_line(error)}): check the address") from None
+        self.write(name, content)  # elsewhere a killed job would leave a part of it; of two jobs the later one wins
+        return self.read(name) == content
 
     def clean(self, complete: set[str]) -> None:
         if self.whole_objects:  # an upload that was not completed is no object

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,14 @@ import numpy as np
 import pytest
 from tests.cli.search_support import error_line, reported
 from tests.index.conformance_generations import ids_of
-from tests.index.examples import DIMENSIONS, VECTORS
+from tests.index.examples import DIMENSIONS, VECTORS, entry
 
 from vse.errors import InputError
 from vse.index.milvus import MilvusCollection, convert_collection, previous, tables
 from vse.index.open import collection_exists
 
 pymilvus = pytest.importorskip("pymilvus")
-pytest.importorskip("milvus_lite")
+server = pytest.importorskip("milvus_lite.adapter.grpc.server")
 NEVER = 2**62
 VERSION = {"row": "INT64", "born": "INT64", "died": "INT64"}
 ITEM = {
@@ -46,9 +47,9 @@ def make(client: Any, name: str, columns: dict[str, str], dimensions: int, rows:
     client.insert(name, rows)
 
 
-def write_previous(folder: Path) -> None:
+def write_previous(client: Any, name: str = "vse", generation: int = 1) -> None:
     """Write an image with captions, a video of two moments and a replaced image, beside rows that nobody sees."""
-    client = pymilvus.MilvusClient(uri=str(folder))
+    base = name if generation == 1 else f"{name}_g{generation}"
 
     def item(row: int, number: int, path: str, *, position: int = 0, died: int = NEVER, **more: Any) -> dict[str, Any]:
         plain = dict.fromkeys(("taken", "latitude", "longitude", "duration", "start", "end"))
@@ -66,14 +67,21 @@ def write_previous(folder: Path) -> None:
         item(5, 5, "b.jpg"),
         item(6, 6, "unpublished.jpg", born=6),
     ]
-    make(client, "vse", {**VERSION, **ITEM}, DIMENSIONS, rows)
+    make(client, base, {**VERSION, **ITEM}, DIMENSIONS, rows)
     spoken = [
         {"row": 7, "born": 1, "died": NEVER, "caption": 1, "first": 2, "text": "a dog", "vector": VECTORS[6].tolist()}
     ]
     captions_columns = {**VERSION, "caption": "INT64", "first": "INT64", "text": "VARCHAR"}
-    make(client, "vse_captions", captions_columns, DIMENSIONS, spoken)
-    states = [{"batch": n, "state": json.dumps({**STATE, "batch": n}), "vector": [0.0, 0.0]} for n in (4, 5)]
-    make(client, "vse_meta", {"batch": "INT64", "state": "VARCHAR"}, 2, states)
+    make(client, f"{base}_captions", captions_columns, DIMENSIONS, spoken)
+    state = {**STATE, "generation": generation}
+    states = [{"batch": n, "state": json.dumps({**state, "batch": n}), "vector": [0.0, 0.0]} for n in (4, 5)]
+    make(client, f"{name}_meta", {"batch": "INT64", "state": "VARCHAR"}, 2, states)
+
+
+def write_previous_folder(folder: Path) -> None:
+    """Write a collection of Milvus Lite."""
+    client = pymilvus.MilvusClient(uri=str(folder))
+    write_previous(client)
     client.close()
     from milvus_lite.server_manager import server_manager_instance
 
@@ -83,7 +91,7 @@ def write_previous(folder: Path) -> None:
 def test_collection_of_the_previous_format_is_converted(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
     """It is refused with the command that converts it; a conversion that stops anywhere is resumed, and ids stay."""
     folder = tmp_path / "photos.db"
-    write_previous(folder)
+    write_previous_folder(folder)
     assert collection_exists(folder)
     command = f"vse collection upgrade {folder}"
     for write in (False, True):
@@ -97,7 +105,7 @@ def test_collection_of_the_previous_format_is_converted(tmp_path: Path, capsys: 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for place, name in ((tables.Tables, "upsert"), (previous, "switch")):  # nothing is copied, the old rows are dropped
+    for place, name in ((tables.Tables, "upsert"), (previous, "_serve")):  # nothing is copied, the old rows are dropped
         with monkeypatch.context() as patch:
             patch.setattr(place, name, stop)
             with pytest.raises(KeyboardInterrupt):
@@ -121,6 +129,58 @@ def test_collection_of_the_previous_format_is_converted(tmp_path: Path, capsys: 
 
 def test_upgrade_command_converts_the_previous_format(tmp_path: Path) -> None:
     """The command that the error names, without a model."""
-    write_previous(tmp_path / "photos.db")
+    write_previous_folder(tmp_path / "photos.db")
     done = reported("collection", "upgrade", tmp_path / "photos.db")
     assert (done["files"], done["note"]) == (3, "converted to the current format")
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> Iterator[str]:
+    running, database, port = server.start_server_in_thread(str(tmp_path / "data"))
+    yield f"http://127.0.0.1:{port}"
+    running.stop(grace=0)
+    database.close()
+
+
+def test_conversion_keeps_old_collections_whose_names_begin_alike(uri: str) -> None:
+    """On one server each is converted by itself, also one that an old upgrade had switched."""
+    client = pymilvus.MilvusClient(uri=uri)
+    names = {"photos": 1, "photos_2024": 1, "photos_gallery": 2}
+    for name, generation in names.items():
+        write_previous(client, name, generation)
+    before = set(client.list_collections())
+    assert convert_collection(f"milvus+{uri}/photos") == 3
+    assert before - set(client.list_collections()) == {"photos", "photos_captions", "photos_meta"}
+    for name in list(names)[1:]:
+        assert convert_collection(f"milvus+{uri}/{name}") == 3
+    for name in names:
+        with MilvusCollection.open(f"milvus+{uri}/{name}") as reader:
+            np.testing.assert_array_equal(reader.vectors([2, 3, 4, 5]), VECTORS[2:6])
+    assert len(client.list_collections()) == 3 * len(names)
+    client.close()
+
+
+@pytest.mark.parametrize("step", ["_copy", "upsert", "put"])
+def test_conversions_at_once_lose_no_rows(uri: str, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """Before a step of one, another one converts the whole collection, and somebody adds to it: both succeed."""
+    client = pymilvus.MilvusClient(uri=uri)
+    write_previous(client, "photos")
+    client.close()
+    address, late = f"milvus+{uri}/photos", list[int | None]()
+    place: Any = previous if step.startswith("_") else tables.Tables
+    original = getattr(place, step)
+
+    def overtaken(*given: Any) -> Any:
+        if not late:
+            late.append(None)
+            late[0] = convert_collection(address)
+            with MilvusCollection.open(address, write=True) as writer:
+                writer.add([entry("new.jpg", VECTORS[0])])
+        return original(*given)
+
+    monkeypatch.setattr(place, step, overtaken)
+    assert (convert_collection(address), late) == (4, [3])
+    with MilvusCollection.open(address, write=True) as writer:
+        np.testing.assert_array_equal(writer.vectors([2, 3, 4, 5]), VECTORS[2:6])
+        assert writer.info().files == 4
+        assert sorted(writer.tables.connection.names()) == sorted(writer.tables.names())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+import shutil
 from contextlib import closing
 from pathlib import Path
 
@@ -164,6 +165,26 @@ def test_export_to_shards_is_resumed_after_a_full_disk(
     copy = import_embeddings(tmp_path / "copy.vse", [out])
     assert (copy.info.files, copy.info.items, copy.info.model) == (15, 20, "m")
     assert held(tmp_path / "copy.vse").keys() == held(collection_of_moments).keys()
+
+
+def test_import_of_an_export_that_is_not_whole_is_refused(tmp_path: Path, collection_of_moments: Path) -> None:
+    """A shard that is missing, foreign or of another export is named before anything is imported."""
+    with closing(open_collection(collection_of_moments)) as collection:
+        export_embeddings(collection, tmp_path / "out", shard_rows=5)
+    second, last = (tmp_path / "out" / f"shard-0000{number}.parquet" for number in (1, 3))
+    content, record = second.read_bytes(), tmp_path / "out" / "shards.json"
+    for change, reason in (
+        (second.unlink, "shard-00001.parquet is missing: fetch the export again"),
+        (lambda: shutil.copy(last, second), "shard-00001.parquet has 1 rows, shards.json says 5"),
+        (lambda: shutil.copy(last, last.with_name("more.parquet")), "more.parquet is no shard of the export there"),
+        (lambda: record.write_text(record.read_text().replace('"name"', '"n"')), r"shards\.json cannot be read"),
+    ):
+        change()
+        with pytest.raises(InputError, match=reason):
+            import_embeddings(tmp_path / "copy.vse", [tmp_path / "out"])
+        second.write_bytes(content)
+    assert not (tmp_path / "copy.vse").exists()
+    assert import_embeddings(tmp_path / "copy.vse", [second, last]).info.items == 6
 
 
 def test_export_to_shards_does_not_mix_two_states(tmp_path: Path, collection_of_moments: Path) -> None:

@@ -7,9 +7,11 @@ of which the newest state in ``NAME_meta`` says which are visible: ``born <= bat
 from __future__ import annotations
 
 import json
+import re
+import secrets
 import shlex
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import islice
 from typing import Any
 
@@ -19,7 +21,16 @@ from vse.errors import InputError, VSEError
 from vse.index.milvus import connection as calls
 from vse.index.milvus.connection import Connection, MilvusAddress
 from vse.index.milvus.schema import Row, from_stored
-from vse.index.milvus.tables import About, Tables, full_options, serving_generation, switch
+from vse.index.milvus.tables import (
+    TOKEN_LENGTH,
+    About,
+    Tables,
+    drop_leftovers,
+    full_options,
+    part_of,
+    serving_generation,
+    serving_tables,
+)
 from vse.index.milvus.writing import Writer
 from vse.index.storage import place_key
 from vse.index.types import Entry, MediaFile, Moment, Vectors
@@ -27,6 +38,8 @@ from vse.index.types import Entry, MediaFile, Moment, Vectors
 STATES = frozenset({"batch", "state", "vector"})
 """Columns of ``NAME_meta`` in the previous format."""
 VERSIONS = frozenset({"row", "born", "died"})
+CONVERTED = "converted"
+"""Key of the batch of the state that was copied completely."""
 AT_ONCE = 500
 _FILE = ("size", "modified", "width", "height", "taken", "latitude", "longitude", "duration")
 
@@ -48,7 +61,9 @@ def refuse(connection: Connection) -> None:
 def convert(address: MilvusAddress) -> int | None:
     """Convert a collection of the previous format; return the number of its files, None if it is no such collection.
 
-    Items keep their ids. An interrupted conversion is resumed by the next call; the old rows are dropped last.
+    Items keep their ids. The old rows are dropped when all are copied, the old states last, so that the next call
+    resumes an interrupted conversion. Of several at once each copies into tables of its own, and the alias, which
+    Milvus creates once, decides which of these serve.
 
     Raises:
         VSEError: Milvus cannot be reached, or the old collection is corrupt.
@@ -57,27 +72,83 @@ def convert(address: MilvusAddress) -> int | None:
         state = _state(connection) if connection.columns(f"{connection.name}_meta") == STATES else None
         if state is None:
             return None
-        generation = int(state["generation"])
-        tables = Tables(connection, generation + 2)  # the one between may be an unfinished upgrade
-        if not tables.load() or "converted" not in tables.values():
-            options = full_options(connection, dict(address.options))
-            about = About(str(state["model"]), int(state["dimensions"]), options)
-            tables.make(about, {"model_source": str(state["model_source"]), "settings": json.dumps(state["settings"])})
-            _copy(connection, tables, state)
-            tables.put({"converted": "1"})
+        tables = _finished(connection, state)
+        if tables is None:
+            if address.folder is not None:  # which is locked; on a server they may be of a conversion that runs
+                drop_leftovers(connection)
+            try:
+                tables = _copied(connection, address, state)
+            except VSEError:  # another conversion may have been faster, and dropped what was to be copied
+                tables = _finished(connection, state)
+                if tables is None:
+                    raise
         for name in connection.names():  # an alias cannot have the name of a collection: the old one goes first
-            found = connection.columns(name)
-            if (name == connection.name or name.startswith(f"{connection.name}_")) and (
-                found or frozenset()
-            ) >= VERSIONS:
+            if _has_rows(connection, name):
                 connection.drop(name)
-        if serving_generation(connection) is None:
-            switch(tables)
-        states = [f"{connection.name}_g{number}_meta" for number in range(2, generation + 2)]
+        tables = _serve(tables)
+        drop_leftovers(connection, tables)
+        states = [f"{connection.name}_g{number}_meta" for number in range(2, int(state["generation"]) + 2)]
         for name in (*states, f"{connection.name}_meta"):
             if connection.columns(name) == STATES:
                 connection.drop(name)
         return tables.count("items", "position == 0")
+
+
+def _has_rows(connection: Connection, name: str) -> bool:
+    """Return whether a Milvus collection holds rows of the previous format, of this name and no longer one."""
+    of_name = re.fullmatch(rf"{re.escape(connection.name)}(_g([2-9]|[1-9][0-9]+))?(_captions)?", name)
+    return of_name is not None and (connection.columns(name) or frozenset()) >= VERSIONS
+
+
+def _finished(connection: Connection, state: Mapping[str, Any]) -> Tables | None:
+    """Return what serves already, or else what a conversion of this state copied completely."""
+    tables = serving_tables(connection)
+    if tables is not None:
+        return tables
+    for name in sorted(connection.names()):
+        found = part_of(connection.name, name)
+        if found is None or found[2] != "items":
+            continue
+        tables = Tables(connection, *found[:2])
+        with suppress(VSEError):  # another process is making or dropping it
+            if tables.load() and tables.values().get(CONVERTED) == str(state["batch"]):
+                return tables
+    return None
+
+
+def _copied(connection: Connection, address: MilvusAddress, state: dict[str, Any]) -> Tables:
+    """Copy all rows into new tables."""
+    generation = int(state["generation"]) + 2  # the one between may be an unfinished upgrade
+    tables = Tables(connection, generation, secrets.token_hex(TOKEN_LENGTH // 2))
+    try:
+        about = About(str(state["model"]), int(state["dimensions"]), full_options(connection, dict(address.options)))
+        tables.make(about, {"model_source": str(state["model_source"]), "settings": json.dumps(state["settings"])})
+        _copy(connection, tables, state)
+        for name in _rows_of(connection, state):  # otherwise some may have been dropped before they were read
+            if not _has_rows(connection, name):
+                raise VSEError(f"{connection.where} was converted by another process meanwhile: open it again")
+        tables.put({CONVERTED: str(state["batch"])})
+    except BaseException:
+        with suppress(VSEError):
+            tables.drop()
+        raise
+    return tables
+
+
+def _serve(tables: Tables) -> Tables:
+    """Let the alias stand for a generation unless another process was faster; return what serves."""
+    connection = tables.connection
+    if serving_generation(connection) is None:
+        try:
+            with connection.using() as client:
+                client.create_alias(tables.base, connection.name, timeout=calls.CALL_SECONDS)
+        except VSEError:  # another process was faster, or the answer was lost
+            if serving_generation(connection) is None:
+                raise
+    serving = serving_tables(connection)
+    if serving is None:
+        raise VSEError(f"{connection.where} is not complete: try again")
+    return serving
 
 
 def _state(connection: Connection) -> dict[str, Any] | None:
@@ -97,12 +168,18 @@ def _state(connection: Connection) -> dict[str, Any] | None:
         raise VSEError(f"{connection.where} is corrupt, its state cannot be read: restore it or index again") from None
 
 
-def _copy(connection: Connection, tables: Tables, state: dict[str, Any]) -> None:
+def _rows_of(connection: Connection, state: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the names of the items and captions that serve."""
     base = connection.name if state["generation"] == 1 else f"{connection.name}_g{state['generation']}"
+    return base, f"{base}_captions"
+
+
+def _copy(connection: Connection, tables: Tables, state: dict[str, Any]) -> None:
+    base, base_captions = _rows_of(connection, state)
     alive = f"born <= {state['batch']} and died > {state['batch']}"
     writer = Writer(tables, serving=False)
     with connection.using() as client:
-        for table in (base, f"{base}_captions"):
+        for table in (base, base_captions):
             client.load_collection(table, timeout=calls.CALL_SECONDS)
 
     def query(table: str, condition: str) -> list[Row]:
@@ -129,7 +206,7 @@ def _copy(connection: Connection, tables: Tables, state: dict[str, Any]) -> None
     def write(batch: list[list[Row]]) -> None:
         firsts = [int(rows[0]["item"]) for rows in batch]
         spoken: dict[tuple[int, str], Vectors] = {}
-        for row in query(f"{base}_captions", f"first in [{', '.join(map(str, firsts))}]"):
+        for row in query(base_captions, f"first in [{', '.join(map(str, firsts))}]"):
             spoken[int(row["first"]), from_stored(row["text"])] = np.array(row["vector"], np.float32)
         entries = [_entry(rows, spoken) for rows in batch]
         places = [place_key((entry.file.root, entry.file.path)) for entry in entries]

@@ -16,10 +16,10 @@ import numpy as np
 
 from vse._util.atomic import sync_folder, write_json
 from vse.errors import InputError, VSEError, require
-from vse.index.transfer.parquet import FORMAT
+from vse.index.transfer.parquet import FORMAT, SHARDS
 from vse.index.transfer.places import AnyPath, place_of
 from vse.index.transfer.rows import EMBEDDING, write_row
-from vse.index.transfer.sources import ITEMS, MANIFEST, SHARDS, VECTORS, read_shards
+from vse.index.transfer.sources import ITEMS, MANIFEST, VECTORS, read_shards
 from vse.index.types import Collection, CollectionInfo, Item, Vectors
 from vse.progress import ProgressReporter, SilentProgress
 

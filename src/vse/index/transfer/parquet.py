@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ SHORT = 4096
 FORMAT = "vse-embeddings"
 EMBEDDED = "manifest.json"
 """What 'vse embed' writes beside its shards."""
+SHARDS = "shards.json"
+"""What an export to shards records about them."""
 MAX_MANIFEST = 1_000_000_000
 
 
@@ -220,15 +222,37 @@ def check_embedded(folder: AnyPath) -> None:
         value = json.loads(content)
     except (OSError, ValueError, RecursionError):
         return
-    from vse.batch.manifest import KIND, VERSION, Manifest, complete_shards
+    from vse.batch.manifest import KIND, VERSION, complete_shards, read_manifest
     from vse.batch.store import open_store
 
     if not isinstance(value, dict) or (value.get("kind"), value.get("version")) != (KIND, VERSION):
         return
-    manifest = Manifest.from_json(content, str(folder))
-    there = len(complete_shards(open_store(str(folder)), manifest))
+    store = open_store(str(folder))
+    manifest = read_manifest(store)
+    if manifest is None:
+        return
+    there = len(complete_shards(store, manifest))
     if there < manifest.shards:
         raise InputError(
             f"{folder} has {there:,} of {manifest.shards:,} shards: the same 'vse embed' completes it; "
             "to import those that are there, name their files"
         )
+
+
+def check_shards(folder: AnyPath, recorded: Mapping[str, Any], rows: Mapping[str, int | None]) -> None:
+    """Raise InputError unless the files of an export to shards are those that it recorded, with as many rows."""
+    try:
+        expected = {str(shard["name"]): int(shard["items"]) for shard in recorded["shards"]}
+    except (ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{folder / SHARDS} cannot be read ({first_line(error)}): export again") from None
+    for name in sorted(expected.keys() | rows.keys()):
+        if name not in rows:
+            raise InputError(
+                f"{folder / name} is missing: fetch the export again; to import the other shards, name their files"
+            )
+        if name not in expected:
+            raise InputError(f"{folder / name} is no shard of the export there, see {SHARDS}: remove it, or name files")
+        if rows[name] != expected[name]:
+            raise InputError(
+                f"{folder / name} has {rows[name]:,} rows, {SHARDS} says {expected[name]:,}: fetch the export again"
+            )

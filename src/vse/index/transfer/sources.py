@@ -23,9 +23,11 @@ from vse.errors import InputError, first_line
 from vse.index.transfer.parquet import (
     FORMAT,
     MAX_ROWS,
+    SHARDS,
     Block,
     Origin,
     check_embedded,
+    check_shards,
     checked_width,
     open_parquet,
     parquet_blocks,
@@ -43,8 +45,6 @@ MAX_LINE = 4_000_000
 MAX_JSON = 200_000_000
 """Bytes of a ``.json`` file, which is read as a whole; JSON lines have no such limit."""
 MANIFEST, VECTORS, ITEMS = "export.json", "embeddings.npy", "items.jsonl"
-SHARDS = "shards.json"
-"""What an export to shards records about them."""
 TABLES = (".csv", ".json", ".jsonl", ".ndjson", ".parquet")
 EXPECTED = "expected .npy, .parquet, .jsonl, or a folder of Parquet files or of an export"
 _FLOATS = ("f2", "f4", "f8")
@@ -152,12 +152,15 @@ def open_sources(
 def _open_shards(folder: AnyPath, column: str) -> list[EmbeddingSource]:
     """Return the Parquet files of a folder by name, all of one model."""
     check_embedded(folder)
-    if (folder / SHARDS).exists() and not read_shards(folder).get("complete"):
+    shards = read_shards(folder) if (folder / SHARDS).exists() else None
+    if shards is not None and not shards.get("complete"):
         raise InputError(f"{folder} is an unfinished export: run the same export again to complete it")
     paths = sorted(path for path in folder.glob("*.parquet") if not path.name.startswith("."))
     if not paths:
         raise InputError(f"{folder} is no export: expected a folder with {MANIFEST}, or with .parquet files")
     found = [_open_table(path, column) for path in paths]
+    if shards is not None:
+        check_shards(folder, shards, {source.vectors.name: source.rows for source in found})
     for source in found[1:]:
         first = found[0]
         if source.origin is not None and first.origin is not None and source.origin.model != first.origin.model:
@@ -175,7 +178,7 @@ def read_shards(folder: AnyPath) -> dict[str, Any]:
         InputError: It cannot be read.
     """
     try:
-        found = json.loads(_bounded(folder / SHARDS, MAX_LINE))
+        found = json.loads(_bounded(folder / SHARDS, MAX_JSON))
         if found["format"] != FORMAT or found["version"] != 1:
             raise ValueError(f"format {found['format']!r}")
         return dict(found)
