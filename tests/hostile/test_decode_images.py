@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from vse._util.workers import WorkerBusyError
 from vse.index.pipeline import index_folder
 from vse.index.scan import ScanLimits
 from vse.inputs import BadImageError, ImageLimits, imagenet, load_pixels, read_image
-from vse.inputs.cost import MAX_SCANS, count_scans
+from vse.inputs.cost import MAX_SCANS, count_scans, too_many_embedded_scans
 from vse.inputs.decoding import decode_image, decode_pixels, decoders, decoding_deadline, image_thumbnail
 from vse.inputs.preprocessing import ImagePreprocessing
 
@@ -44,6 +45,29 @@ def test_repeated_scans_are_refused_before_decoding():
     for decode in (lambda: read_image(content), lambda: decode_pixels(content, HOW)):
         with pytest.raises(BadImageError, match=rf"scans, at most {MAX_SCANS}"):
             decode()
+
+
+@pytest.mark.parametrize("many", [True, False])
+def test_scans_are_limited_wherever_a_jpeg_is_decoded(many):
+    """Behind an end that has no image, in a TIFF and in a lossy DNG."""
+    jpeg = hostile.repeated_scans(300 if many else 5, side=64)
+    contents = [b"\xff\xd8\xff\xd9" + jpeg, hostile.jpeg_in_tiff(jpeg, 64)]
+    if importlib.util.find_spec("rawpy"):
+        contents.append(hostile.jpeg_in_tiff(jpeg, 64, raw=True))
+    for content in contents:
+        if many:
+            with pytest.raises(BadImageError, match=r"scans, at most|decoder error"):
+                read_image(content)
+        else:
+            assert read_image(content).shape == (64, 64, 3)
+
+
+def test_jpegs_within_each_other_take_no_quadratic_time():
+    """A RAW file that begins an image at every second byte is refused."""
+    content = b"\xff\xd8" * 20_000 + b"\xff\xe5" + (2 + 2 * 300).to_bytes(2, "big") + b"\xff\xda" * 300
+    began = time.monotonic()
+    assert "within each other" in str(too_many_embedded_scans(content))
+    assert time.monotonic() - began < 2
 
 
 def test_ordinary_progressive_jpeg_passes_scan_limit():
