@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from vse.batch.embedders import embed_texts, fixed_lists
 from vse.batch.manifest import Manifest
 from vse.batch.parts import DamagedPart, Part, digest_of, readable_name
-from vse.batch.sources import Listing, Record, ShardItems, plain_fields
+from vse.batch.sources import Listing, Record, ShardItems
 from vse.batch.store import Store
 from vse.errors import require
 from vse.models.encode import BadImage
@@ -56,13 +56,13 @@ def compute_shard(
     began = time.perf_counter()
     first, last = manifest.range(shard)
     problems: list[BadImage] = []
+    records = listing.records(first, last)  # before the images, which take much longer
     items = ShardItems(listing, first, last)
     vectors = model.encode_images(items, batch_size=manifest.batch_size, problems=problems, progress=progress)
     items.expect_source()
-    reasons = {problem.index: problem.reason for problem in problems}
-    records: list[Record] = []
-    for row in range(last - first):
-        records.append(listing.record(first + row))
+    reasons = {row: record.problem for row, record in enumerate(records) if record.problem is not None}
+    reasons |= {problem.index: problem.reason for problem in problems}
+    for row in range(len(records)):
         if row not in reasons and not np.isfinite(vectors[row]).all():
             reasons[row] = "the model returned no finite embedding"
     texts = None
@@ -70,7 +70,8 @@ def compute_shard(
         values = [_caption(record, manifest.text) for record in records]
         texts = _texts(model, values)
         if manifest.format == "clip-retrieval":  # which would index NaN
-            reasons |= {row: f"no text in {manifest.text!r}" for row, value in enumerate(values) if value is None}
+            none = f"no text in {manifest.text!r}"
+            reasons = {row: none for row, value in enumerate(values) if value is None} | reasons
     kept = [row for row in range(len(records)) if row not in reasons]
     failed = [(records[row].path, reasons[row]) for row in sorted(reasons)]
     if failed:
@@ -136,10 +137,9 @@ def _table(
 
 def _metadata(record: Record) -> str:
     """Return the fields of an image as JSON; of too many, the short ones."""
-    fields = plain_fields(record.fields)
-    text = json.dumps(fields, ensure_ascii=False)
+    text = json.dumps(record.fields, ensure_ascii=False)
     if len(text) > MAX_METADATA:
-        short = {name: value for name, value in fields.items() if len(json.dumps(value)) <= 1000}
+        short = {name: value for name, value in record.fields.items() if len(json.dumps(value)) <= 1000}
         text = json.dumps(dict(list(short.items())[: MAX_METADATA // 2000]), ensure_ascii=False)
     return text
 

@@ -12,6 +12,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import accumulate, islice, product
@@ -19,7 +20,7 @@ from typing import Any, Literal
 
 from vse.batch.parts import DamagedPart, Part, count_parts, open_part
 from vse.batch.store import OBJECT_STORES, AccessError, Store, StoreError, is_url, open_store
-from vse.data.packed import ENDINGS, Packed
+from vse.data.packed import ENDINGS, TAR, BadFieldsError, Packed
 from vse.errors import InputError
 from vse.inputs.files import encodable, kind_of_name
 from vse.inputs.images import BadImageError
@@ -36,6 +37,8 @@ SURELY_LOST = 8
 """Files of a folder that do not vanish together unless the folder does."""
 FILES_OPEN = 4
 """Packed files that a process keeps open."""
+READ_AT_ONCE = 16
+"""Threads that read the texts beside the images of a tar in a store."""
 FETCHED = OBJECT_STORES | {"http", "https"}
 """Protocols of URLs in lists and tables."""
 _BRACES = re.compile(r"\{([^{}]*)\}")
@@ -44,11 +47,12 @@ _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 
 @dataclass(frozen=True)
 class Record:
-    """What a shard stores of an image besides its embedding."""
+    """What a shard stores of an image besides its embedding; or, with a ``problem``, why that cannot be read."""
 
     id: str
     path: str
     fields: Mapping[str, Any] = field(default_factory=dict)
+    problem: str | None = None
 
 
 @dataclass(frozen=True)
@@ -96,17 +100,31 @@ class Listing:
         content = self._packed(part).image(index)
         return content if isinstance(content, bytes) else self._named(content)
 
-    def record(self, number: int) -> Record:
-        """Return the id, path and fields of an image."""
+    def records(self, first: int, last: int) -> list[Record]:
+        """Return the ids, paths and fields of images; those of a tar in a store are read several at a time."""
+        if self.kind != "packed" or not (is_url(self.place) and self._find(first)[0].name.lower().endswith(TAR)):
+            return [self._record(number) for number in range(first, last)]
+        step = -(-(last - first) // READ_AT_ONCE)
+        pieces = [range(start, min(start + step, last)) for start in range(first, last, step)]
+        with ThreadPoolExecutor(READ_AT_ONCE) as pool:
+            found = list(pool.map(lambda piece: [self._record(number) for number in piece], pieces))
+        return [record for piece in found for record in piece]
+
+    def _record(self, number: int) -> Record:
         if self.kind != "packed":
             name = self.names[number]
             return Record(name.lstrip("/"), name)
         part, index = self._find(number)
-        packed = self._packed(part)
-        fields = packed.fields(index)
-        key = encodable(f"{part.name.rpartition('.')[0]}/{packed.key(index)}")
+        packed, place = self._packed(part), f"{part.name}#{index}"
+        try:
+            fields = plain_fields(packed.fields(index))
+            key = encodable(f"{part.name.rpartition('.')[0]}/{packed.key(index)}")
+        except BadFieldsError as error:
+            return Record("", place, problem=str(error))
+        except RecursionError:
+            return Record("", place, problem="its JSON is nested too deeply")
         given = fields.get("path")
-        return Record(key, given if isinstance(given, str) and given else f"{part.name}#{index}", fields)
+        return Record(key, given if isinstance(given, str) and given else place, fields)
 
     def _find(self, number: int) -> tuple[Part, int]:
         at = bisect.bisect_right(self._starts, number) - 1
@@ -337,7 +355,7 @@ def plain_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, list):
             return [plain(each) for each in islice(value, 1000)]
         if isinstance(value, dict):
-            return {str(name): plain(each) for name, each in islice(value.items(), 1000)}
+            return {encodable(str(name)): plain(each) for name, each in islice(value.items(), 1000)}
         return value.isoformat() if hasattr(value, "isoformat") else None
 
-    return {str(name): plain(value) for name, value in fields.items()}
+    return {encodable(str(name)): plain(value) for name, value in fields.items()}

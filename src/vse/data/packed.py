@@ -39,6 +39,18 @@ CAPTION_NAMES = ("txt", "caption", "text")
 """Endings of the member of a tar that holds the caption."""
 
 
+class BadFieldsError(InputError):
+    """What stands beside an image cannot be used: ``name`` says where, ``reason`` why."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"{name}: {reason}")
+        self.name = name
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[BadFieldsError], tuple[str, str]]:
+        return type(self), (self.name, self.reason)
+
+
 def bad_image(name: str, reason: str) -> InputError:
     """Return the error of an image that cannot be used; made here so that datasets open without Pillow."""
     from vse.inputs.images import BadImageError
@@ -58,7 +70,7 @@ class Packed(Protocol):
         """Return the content of an image, or its path or URL; raise BadImageError if there is none."""
 
     def fields(self, number: int) -> dict[str, Any]:
-        """Return what else the file says about an image."""
+        """Return what else the file says about an image; raise BadFieldsError if that cannot be used."""
 
 
 def open_packed(name: str, opener: Opener) -> Packed:
@@ -108,6 +120,20 @@ class OpenFile:
         return type(self), (self.name, self._opener)
 
 
+class ThreadFiles(OpenFile):
+    """An open file for each thread, which do not wait for each other: a store answers many reads at a time."""
+
+    def __init__(self, name: str, opener: Opener) -> None:
+        super().__init__(name, opener)
+        self._of_thread = threading.local()
+
+    def read(self, offset: int, size: int) -> bytes:
+        if not hasattr(self._of_thread, "file"):
+            self._of_thread.file = OpenFile(self.name, self._opener)  # closed with the thread
+        content: bytes = self._of_thread.file.read(offset, size)
+        return content
+
+
 class _BoundedReads:
     """A file that refuses to return more than :data:`MAX_HEADER` bytes at once: a header declares its own size."""
 
@@ -141,7 +167,7 @@ class TarImages:
         name: What messages call it.
         opener: Opens it.
         members: What :func:`tar_members` returned for it, if it was called before.
-        sides: Opens it for reading members that are small, by default as ``opener`` does.
+        sides: Opens it for reading members that are small, in each thread; by default they are read as images are.
     """
 
     def __init__(
@@ -149,7 +175,7 @@ class TarImages:
     ) -> None:
         self.name = name
         self._opened = OpenFile(name, opener)
-        self._sides = self._opened if sides is None else OpenFile(name, sides)
+        self._sides = self._opened if sides is None else ThreadFiles(name, sides)
         self._samples: list[_Sample] = []
         for key, ending, offset, size in tar_members(name, sides or opener) if members is None else members:
             if not self._samples or self._samples[-1].key != key:
@@ -170,28 +196,29 @@ class TarImages:
         ending, (offset, size) = found
         from vse.inputs.images import ImageLimits
 
-        return self._content(self._opened, f"{sample.key}.{ending}", offset, size, ImageLimits().max_bytes)
+        limit = ImageLimits().max_bytes
+        if size > limit:
+            raise bad_image(f"{self.name}/{sample.key}.{ending}", f"{size:,} bytes, at most {limit:,}")
+        return self._opened.read(offset, size)
 
     def fields(self, number: int) -> dict[str, Any]:
         sample = self._samples[number]
         found: dict[str, Any] = {}
-        for ending, (offset, size) in sample.members.items():
-            member = f"{sample.key}.{ending}"
+        for ending in sample.members:
             if ending == "json":
-                content = self._content(self._sides, member, offset, size, MAX_SIDE_BYTES)
-                found |= _json_object(content, f"{self.name}/{member}")
+                found |= _json_object(*self._side(sample, ending))
         for ending in CAPTION_NAMES:
             if ending in sample.members:
-                member = f"{sample.key}.{ending}"
-                content = self._content(self._sides, member, *sample.members[ending], MAX_SIDE_BYTES)
-                found["caption"] = _text(content, f"{self.name}/{member}")
+                found["caption"] = _text(*self._side(sample, ending))
                 break
         return found
 
-    def _content(self, file: OpenFile, member: str, offset: int, size: int, limit: int) -> bytes:
-        if size > limit:
-            raise bad_image(f"{self.name}/{member}", f"{size:,} bytes, at most {limit:,}")
-        return file.read(offset, size)
+    def _side(self, sample: _Sample, ending: str) -> tuple[bytes, str]:
+        """Return the content of a text or JSON, and what messages call it."""
+        (offset, size), member = sample.members[ending], f"{self.name}/{sample.key}.{ending}"
+        if size > MAX_SIDE_BYTES:
+            raise BadFieldsError(member, f"{size:,} bytes, at most {MAX_SIDE_BYTES:,}")
+        return self._sides.read(offset, size), member
 
 
 def tar_members(name: str, opener: Opener) -> list[Member]:
@@ -256,16 +283,16 @@ def _text(content: bytes, place: str) -> str:
     try:
         return content.decode("utf-8-sig").strip()
     except UnicodeDecodeError:
-        raise InputError(f"{place} is not UTF-8: expected a caption") from None
+        raise BadFieldsError(place, "it is not UTF-8: expected a caption") from None
 
 
 def _json_object(content: bytes, place: str) -> dict[str, Any]:
     try:
         value = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{place} cannot be read ({first_line(error)}): expected a JSON object") from None
+        raise BadFieldsError(place, f"it cannot be read ({first_line(error)}): expected a JSON object") from None
     if not isinstance(value, dict):
-        raise InputError(f"{place} holds {type(value).__name__}: expected a JSON object")
+        raise BadFieldsError(place, f"it holds {type(value).__name__}: expected a JSON object")
     return value
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from itertools import accumulate
 from typing import Any, BinaryIO
 
-from vse.data.packed import Opener, OpenFile, bad_image
+from vse.data.packed import BadFieldsError, Opener, OpenFile, bad_image
 from vse.errors import InputError, first_line, require
 
 MAX_ROWS = 1_000_000_000
@@ -71,7 +71,8 @@ class TableImages:
         found = {name: table.column(name)[row].as_py() for name in self._others}
         for name, value in found.items():
             if isinstance(value, str) and len(value) > MAX_VALUE:
-                raise InputError(f"{self.name}, row {number + 1}: {name} has {len(value):,} characters, too many")
+                place = f"{self.name}, row {number + 1}, column {name!r}"
+                raise BadFieldsError(place, f"{len(value):,} characters, at most {MAX_VALUE:,}")
         return found
 
     def _value(self, number: int, column: str) -> Any:
