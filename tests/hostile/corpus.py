@@ -23,6 +23,7 @@ def write_corpus(folder: Path, seed: int = 0) -> dict[str, Path]:
     random = np.random.default_rng(seed)
     files = {
         "scans.jpg": hostile.repeated_scans(2000, side=512),
+        "scans.dng": hostile.jpeg_in_tiff(hostile.repeated_scans(2000, side=512), 512, raw=True),
         "bomb.png": hostile.flat_png(14_000, 12_000),
         "screen.gif": hostile.gif_bomb(65_535, 65_535),
         "strip.tif": hostile.tiff_bomb(12_000, 12_000),
@@ -39,6 +40,7 @@ def write_corpus(folder: Path, seed: int = 0) -> dict[str, Path]:
         for number in range(DAMAGED):
             files[f"{kind.lower()}{number}.{ending}"] = damaged(stream.getvalue(), random, number)
     hostile.write_motion_jpeg(folder / "scans.mkv", [files["scans.jpg"]] * 3, side=512)
+    hostile.write_motion_jpeg(folder / "behind.mkv", [b"\0" + files["scans.jpg"]] * 3, side=512)
     write_clip(folder / "whole.mp4", seconds=3, rate=5)
     video = (folder / "whole.mp4").read_bytes()
     files |= {f"video{number}.mp4": damaged(video, random, number) for number in range(DAMAGED)}

@@ -61,6 +61,20 @@ def tiff_bomb(width: int, height: int) -> bytes:
     return b"II*\0" + struct.pack("<I", 8 + len(data)) + data + directory
 
 
+def jpeg_in_tiff(jpeg: bytes, side: int, *, raw: bool = False) -> bytes:
+    """Return a TIFF whose only strip is a JPEG, or with ``raw`` a lossy DNG, which LibRaw decodes."""
+    jpeg += bytes(len(jpeg) % 2)
+    compression, colours = (34892, 34892) if raw else (7, 6)
+    tags = [
+        (254, 4, 1, 0), (256, 4, 1, side), (257, 4, 1, side), (258, 3, 1, 8), (259, 3, 1, compression),
+        (262, 3, 1, colours), (273, 4, 1, 8), (277, 3, 1, 3), (278, 4, 1, side), (279, 4, 1, len(jpeg)),
+    ]  # fmt: skip
+    if raw:
+        tags += [(322, 4, 1, side), (323, 4, 1, side), (324, 4, 1, 8), (325, 4, 1, len(jpeg)), (50706, 1, 4, 0x401)]
+    directory = struct.pack("<H", len(tags)) + b"".join(struct.pack("<HHII", *tag) for tag in tags) + bytes(4)
+    return b"II*\0" + struct.pack("<I", 8 + len(jpeg)) + jpeg + directory
+
+
 def photograph(seed: int, side: int = 160) -> bytes:
     """Return an ordinary JPEG."""
     pixels = np.random.default_rng(seed).integers(0, 255, (8, 8, 3), dtype=np.uint8)

@@ -8,6 +8,7 @@ error, negative for a signal. What a call of the collection returned from is app
 from __future__ import annotations
 
 import ctypes
+import importlib
 import json
 import os
 import signal
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.hostile.numpy_model import NumpyModel
+from tests.index.examples import DIMENSIONS, QUERIES, VECTORS
+from tests.index.support import batch
 
 from vse.errors import VSEError
 from vse.index.pipeline import index_folder
@@ -87,11 +90,47 @@ def upgrade(asked: dict[str, Any]) -> None:
             upgrade_collection(collection, NEW, model_source="new")
 
 
+def in_milvus(asked: dict[str, Any]) -> Any:
+    """Return the collection in Milvus Lite, created unless it is there, as ``vse index`` does."""
+    from vse.index.milvus import MilvusCollection
+
+    if MilvusCollection.exists(asked["folder"]):
+        return MilvusCollection.open(asked["folder"], write=True)
+    return MilvusCollection.create(asked["folder"], model="m1", model_source="s", dimensions=DIMENSIONS)
+
+
+def index_milvus(asked: dict[str, Any]) -> None:
+    with in_milvus(asked) as collection:
+        collection.add(batch(VECTORS))
+
+
+def upgrade_milvus(asked: dict[str, Any]) -> None:
+    with in_milvus(asked) as collection:
+        if collection.info().model != "m2":
+            with collection.new_generation(model="m2", model_source="s", dimensions=DIMENSIONS) as new:
+                new.add(batch(VECTORS))
+                new.commit()
+
+
+def check_milvus(asked: dict[str, Any]) -> None:
+    """Check as a reader that every file is there once, and is found."""
+    from vse.index.milvus import MilvusCollection
+
+    with MilvusCollection.open(asked["folder"]) as reader:
+        info = reader.info()
+        assert info.model in asked["models"].split(), info
+        assert info.files == info.items == info.captions == len(VECTORS), info
+        assert len(reader.search(QUERIES[0], 1000).ids) == len(VECTORS)
+
+
 OPERATIONS: dict[str, Callable[[dict[str, Any]], None]] = {
     "index": index,
     "remove": remove,
     "rebuild": rebuild,
     "upgrade": upgrade,
+    "index_milvus": index_milvus,
+    "upgrade_milvus": upgrade_milvus,
+    "check_milvus": check_milvus,
 }
 
 
@@ -113,6 +152,8 @@ def run(asked: dict[str, Any], arm: Any) -> int:
 
 
 def main() -> None:
+    for name in sys.argv[1:]:
+        importlib.import_module(name)  # once, before the forks
     arm = ctypes.CDLL(None).disk_faults_arm
     arm.argtypes = [ctypes.c_char_p, ctypes.c_long, ctypes.c_char_p, ctypes.c_char_p]
     os.write(1, b"ready\n")

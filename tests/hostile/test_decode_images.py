@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
+import importlib.util
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 from tests.hostile import images as hostile
+from tests.hostile.bounds import measured
 from tests.index.pipeline.support import model, new_collection
 
-from vse._util.worker_process import DEFAULT_MEMORY, FREE
 from vse._util.workers import WorkerBusyError
 from vse.index.pipeline import index_folder
 from vse.index.scan import ScanLimits
 from vse.inputs import BadImageError, ImageLimits, imagenet, load_pixels, read_image
-from vse.inputs.cost import MAX_SCANS, count_scans
-from vse.inputs.decoding import decode_image, decode_pixels, decoders, decoding_deadline, image_thumbnail
+from vse.inputs.cost import MAX_SCANS, count_scans, too_many_embedded_scans
+from vse.inputs.decoding import decode_image, decode_pixels, decoding_deadline, image_thumbnail
 from vse.inputs.preprocessing import ImagePreprocessing
 
 HOW = imagenet(64)
 SMOOTH = ImagePreprocessing((64, 64), mean=(0, 0, 0), std=(1, 1, 1), resize="bicubic")
 PLENTY = 120.0
 """Seconds: a safety limit, since the product itself ends everything here."""
-BASE = 150_000_000
-"""Bytes that a worker holds besides what it decodes."""
-
-
-def peak_of_workers() -> int:
-    """The most memory that a worker of this process held, in bytes."""
-    peaks = [0]
-    for process in list(decoders()._all):
-        status = Path(f"/proc/{process._popen.pid}/status").read_text(encoding="utf-8")
-        peaks += [1024 * int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")]
-    return max(peaks)
 
 
 def test_repeated_scans_are_refused_before_decoding():
@@ -44,6 +33,29 @@ def test_repeated_scans_are_refused_before_decoding():
     for decode in (lambda: read_image(content), lambda: decode_pixels(content, HOW)):
         with pytest.raises(BadImageError, match=rf"scans, at most {MAX_SCANS}"):
             decode()
+
+
+@pytest.mark.parametrize("many", [True, False])
+def test_scans_are_limited_wherever_a_jpeg_is_decoded(many):
+    """Behind an end that has no image, in a TIFF and in a lossy DNG."""
+    jpeg = hostile.repeated_scans(300 if many else 5, side=64)
+    contents = [b"\xff\xd8\xff\xd9" + jpeg, hostile.jpeg_in_tiff(jpeg, 64)]
+    if importlib.util.find_spec("rawpy"):
+        contents.append(hostile.jpeg_in_tiff(jpeg, 64, raw=True))
+    for content in contents:
+        if many:
+            with pytest.raises(BadImageError, match=r"scans, at most|decoder error"):
+                read_image(content)
+        else:
+            assert read_image(content).shape == (64, 64, 3)
+
+
+def test_jpegs_within_each_other_take_no_quadratic_time():
+    """A RAW file that begins an image at every second byte is refused."""
+    content = b"\xff\xd8" * 20_000 + b"\xff\xe5" + (2 + 2 * 300).to_bytes(2, "big") + b"\xff\xda" * 300
+    began = time.monotonic()
+    assert "within each other" in str(too_many_embedded_scans(content))
+    assert time.monotonic() - began < 2
 
 
 def test_ordinary_progressive_jpeg_passes_scan_limit():
@@ -83,10 +95,11 @@ def test_image_bombs_are_refused_with_the_reason(make, sides, reason):
     """Small files of hundreds of megapixels are refused, and no worker grows beyond the budget."""
     content = make(*sides)
     assert len(content) < 2_000_000
-    for decode in (lambda: decode_pixels(content, HOW), lambda: image_thumbnail(content, 320, 80)):
-        with pytest.raises(BadImageError, match=reason):
-            decode()
-    assert peak_of_workers() < DEFAULT_MEMORY + FREE + BASE
+    with measured() as found:
+        for decode in (lambda: decode_pixels(content, HOW), lambda: image_thumbnail(content, 320, 80)):
+            with pytest.raises(BadImageError, match=reason):
+                decode()
+    found.check(parent=100_000_000)
 
 
 def test_large_image_is_reduced_while_it_is_converted():

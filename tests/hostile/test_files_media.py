@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import textwrap
+import tracemalloc
 import zlib
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,12 @@ from tests.hostile.numpy_model import NumpyModel
 from vse.index.pipeline import index_folder
 from vse.index.scan.describe import digest
 from vse.index.store import EmbeddedCollection
+from vse.index.transfer.parquet import check_embedded
+from vse.index.transfer.sources import table_rows
 from vse.inputs import files as opening
 from vse.inputs.files import BadMediaError
+from vse.inputs.images import ImageLimits
+from vse.service.media import OpenFile
 
 MODEL = NumpyModel()
 
@@ -151,6 +156,34 @@ def test_ordinary_images_are_indexed_with_little_memory(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of file sizes are those of Unix")
+def test_small_files_take_no_memory_for_their_limits(tmp_path: Path) -> None:
+    """Files of the service and of an import: limits of 200 MB and 1 GB, files of a few bytes."""
+    for name, content in (("a.png", "x" * 500), ("manifest.json", "{}"), ("rows.json", '[{"id": "a"}]')):
+        (tmp_path / name).write_text(content)
+    stream = io.FileIO(tmp_path / "a.png")
+    check_embedded(tmp_path)  # imports what it needs
+    tracemalloc.start()
+    try:
+        assert OpenFile(stream, 500, 0).read(ImageLimits().max_bytes) == b"x" * 500
+        check_embedded(tmp_path)
+        assert list(table_rows(tmp_path / "rows.json")) == [{"id": "a"}]
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+        stream.close()
+
+
+def test_reading_at_most_a_limit_cuts_nothing_below_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither its size before nor a reader without one, such as that of a URL, cuts the content."""
+    path, content = tmp_path / "file", bytes(range(256)) * 20
+    path.write_bytes(content)
+    monkeypatch.setattr(opening, "READ_BYTES", 100)
+    for limit in (0, 1, 250, 5000, 5120, 9999):
+        assert opening.read_at_most(io.BytesIO(content), limit) == content[:limit]
+        with path.open("rb") as file:
+            assert opening.read_at_most(file, limit) == content[:limit]
+
+
 def test_full_disk_while_the_cache_follows_says_what_is_stored(tmp_path: Path) -> None:
     """Everything was committed: the message does not say that nothing was changed."""
     root = tmp_path / "photos"

@@ -40,12 +40,12 @@ pytestmark = [
 class Operations:
     """The process that forks operations, with the shim loaded."""
 
-    def __init__(self, shim: Path, errors: Path) -> None:
+    def __init__(self, shim: Path, errors: Path, *modules: str) -> None:
         environment = {**os.environ, "LD_PRELOAD": str(shim), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         self.errors = errors
         with errors.open("wb") as stderr:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.hostile.operations"],
+                [sys.executable, "-m", "tests.hostile.operations", *modules],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment,
             )  # fmt: skip
         assert self._answer() == "ready"
@@ -64,12 +64,25 @@ class Operations:
 
 
 @pytest.fixture(scope="module")
-def operations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operations]:
-    place = tmp_path_factory.mktemp("shim")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("shim") / "shim.so"
     source = Path(__file__).with_name("disk_faults.c")
-    command = [str(COMPILER), "-O1", "-shared", "-fPIC", "-o", str(place / "shim.so"), str(source), "-ldl", "-lpthread"]
+    command = [str(COMPILER), "-O1", "-shared", "-fPIC", "-o", str(made), str(source), "-ldl", "-lpthread"]
     subprocess.run(command, check=True)
-    made = Operations(place / "shim.so", place / "stderr")
+    return made
+
+
+@pytest.fixture(scope="module")
+def operations(shim: Path) -> Iterator[Operations]:
+    made = Operations(shim, shim.with_name("stderr"))
+    yield made
+    made.process.communicate()
+
+
+@pytest.fixture(scope="module")
+def milvus_operations(shim: Path) -> Iterator[Operations]:
+    pytest.importorskip("milvus_lite")
+    made = Operations(shim, shim.with_name("stderr-milvus"), "vse.index.milvus", "milvus_lite.adapter.grpc.server")
     yield made
     made.process.communicate()
 
@@ -174,6 +187,38 @@ def test_nothing_is_lost_at_any_write_operation(scenario: str, operations: Opera
         assert status in {-9, TYPED, DONE}, f"{kind} at {at}: {operations.errors.read_text()}"
         check_state(here, scenario)
         check_resumed(operations, here, scenario)
+        shutil.rmtree(place)
+
+
+@pytest.mark.parametrize("scenario", ["index_milvus", "upgrade_milvus"])
+def test_milvus_killed_while_it_creates_a_collection_is_repeated(
+    scenario: str, milvus_operations: Operations, tmp_path: Path
+) -> None:
+    """The same command succeeds after it, with every file once; until then an upgrade leaves the old embeddings."""
+    start, log = tmp_path / "start.db", tmp_path / "log"
+    if scenario == "upgrade_milvus":
+        assert milvus_operations.run(folder=start, do="index_milvus") == DONE, milvus_operations.errors.read_text()
+    else:
+        start.mkdir()
+    whole = shutil.copytree(start, tmp_path / "whole.db")
+    assert milvus_operations.run(folder=whole, do=scenario, log=log) == DONE, milvus_operations.errors.read_text()
+    lines = log.read_text().splitlines()
+    creating = [at for at, line in enumerate(lines, 1) if "/partitions/" not in line]  # where rows are
+    every = [(at, "kill") for at in creating]
+    every += [(at, "torn") for at in creating if lines[at - 1].startswith("write")]
+    assert len(every) > 60
+    without_schema = next(at for at in creating if lines[at - 1].startswith("rename\t/collections/"))
+    sample = [(without_schema, "kill"), *random.Random(21).sample(every, 2 if scenario == "index_milvus" else 1)]
+    for at, kind in every if LONG else sample:
+        place = shutil.copytree(start, tmp_path / f"{at}-{kind}.db")
+        status = milvus_operations.run(folder=place, do=scenario, at=at, kind=kind)
+        models = {"index_milvus": "m1", "upgrade_milvus": "m2"}[scenario]
+        asked = [{"do": scenario}, {"do": "check_milvus", "models": models}]
+        if scenario == "upgrade_milvus":
+            asked.insert(0, {"do": "check_milvus", "models": "m1 m2"})
+        for each in asked:
+            found = milvus_operations.run(folder=place, **each)
+            assert found == DONE, f"{kind} at {at} ({status}), {each}: {milvus_operations.errors.read_text()}"
         shutil.rmtree(place)
 
 

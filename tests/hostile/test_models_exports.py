@@ -13,6 +13,7 @@ import pytest
 
 import vse
 from vse.errors import InputError
+from vse.inputs.published import published_tokenizer
 from vse.models import integrity
 from vse.models.sources import MODELS, PREVIOUS
 
@@ -149,3 +150,28 @@ def test_tokenizer_rules_that_multiply_a_text_are_refused(export: Path, nested: 
     change(export, "tokenizer.json", normalizer=normalizer)
     with pytest.raises(InputError, match="64 times longer"):
         vse.load(export).encode_texts(["a dog"])
+
+
+def test_tokenizer_that_transformers_finds_has_the_same_limits(tmp_path: Path) -> None:
+    """A folder without ``tokenizer.json`` may name another file for it: rules that multiply, and one that panics."""
+    pytest.importorskip("transformers")
+    words = {"<pad>": 0, "a": 1, "<unk>": 2}
+    (tmp_path / "vocab.json").write_text(json.dumps(words))
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    settings = {"fast_tokenizer_files": ["tokenizer.4.0.0.json"], "pad_token": "<pad>", "model_max_length": 16}
+    (tmp_path / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", **settings})
+    )
+    many = [{"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 10}] * 9
+    for normalizer, reason in (
+        ({"type": "Sequence", "normalizers": many}, "64 times longer"),
+        ({"type": "Precompiled", "precompiled_charsmap": "AAAA"}, "cannot be read"),
+    ):
+        pipeline = {
+            "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": normalizer,
+            "pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": None, "decoder": None,
+            "model": {"type": "WordLevel", "vocab": words, "unk_token": "<unk>"},
+        }  # fmt: skip
+        (tmp_path / "tokenizer.4.0.0.json").write_text(json.dumps(pipeline))
+        with pytest.raises(InputError, match=reason):
+            published_tokenizer(tmp_path, 16)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.hostile.bounds import measured
 from tests.hostile.corpus import write_corpus
 from tests.models.test_extract import SIDE, Counting, naive_features, photographs, tiny
 from tests.training.support import tiny_recipe, write_pictures
@@ -168,13 +169,18 @@ def test_videos_have_no_regions(tmp_path):
 
 
 def test_hostile_corpus_through_features(tmp_path):
-    """Every image has features or a reason."""
-    corpus = write_corpus(tmp_path / "hostile")
-    images = find_images(tmp_path / "hostile")
-    report = extract_features(images, tiny(), tmp_path / "out", size=LARGE)
-    count = sum(not name.endswith((".mp4", ".mkv")) for name in corpus)
-    assert report.computed + len(report.problems) == len(images) == count
-    assert {"scans.jpg", "bomb.png", "empty.jpg"} <= {Path(name).name for name in report.problems}
+    """Every image and video has features or a reason, within bounds of time and memory for each."""
+    corpus, videos = write_corpus(tmp_path / "hostile"), (".mp4", ".mkv")
+    for found, kind, refused in (
+        (find_images(tmp_path / "hostile"), False, {"scans", "bomb", "empty"}),
+        (find_videos(tmp_path / "hostile"), True, {"scans", "behind", "video0"}),
+    ):
+        with measured() as extracting:
+            report = extract_features(found, tiny(), tmp_path / ("videos" if kind else "images"), size=LARGE)
+        extracting.check(parent=200_000_000)
+        count = sum(name.endswith(videos) == kind for name in corpus)
+        assert report.computed + len(report.problems) == len(found) == count
+        assert refused <= {Path(name).stem for name in report.problems}
 
 
 def test_bfloat16_features_are_close_and_recorded(folder, tmp_path):

@@ -5,14 +5,12 @@ from __future__ import annotations
 import time
 
 import pytest
+from tests.hostile.bounds import LIMIT, measured
 from tests.hostile.corpus import write_corpus
-from tests.hostile.test_decode_images import BASE, peak_of_workers
 from tests.service.support import API, application, run
 
-from vse._util.worker_process import DEFAULT_MEMORY
-
-LIMIT = 60.0
-"""Seconds for one file: a safety limit, since the product itself ends everything here."""
+PARENT = 200_000_000
+"""Bytes that indexing the corpus, or serving it, may take in the process itself."""
 
 
 @pytest.fixture
@@ -23,9 +21,11 @@ def corpus(own):
 
 def test_hostile_corpus_through_index_thumbnails_and_uploads(own, corpus):
     """Every file is indexed or listed with its reason; no request is a 500, slow, or takes the service along."""
-    report = run("index", own.photos, "--into", own.index, "--model", own.model)["folders"][0]
+    with measured() as indexing:
+        report = run("index", own.photos, "--into", own.index, "--model", own.model)["folders"][0]
+    indexing.check(parent=PARENT)
     listed = {problem["path"].removeprefix("hostile/") for problem in report["problems"]}
-    with application(own.index) as client:
+    with application(own.index) as client, measured() as serving:
         found = client.get(f"{API}/items", params={"folder": "hostile", "k": 200}).json()["results"]
         indexed = {each["name"]: each for each in found}
         assert indexed.keys() | listed == corpus.keys()
@@ -40,4 +40,4 @@ def test_hostile_corpus_through_index_thumbnails_and_uploads(own, corpus):
             assert {answer.status_code for answer in answers} <= {200, 404, 422}, (name, answers[-1].text[:200])
             assert time.monotonic() - began < LIMIT, name
         assert client.get(f"{API}/search", params={"q": "snow"}).json()["results"]
-    assert peak_of_workers() < DEFAULT_MEMORY + BASE
+    serving.check(parent=PARENT)

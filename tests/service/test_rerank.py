@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
-from tests.service.support import API, Home, assert_problem
+from tests.service.support import API, Home, assert_problem, soon
 
-from vse.service import ServiceSettings, create_app
+from vse.service import Limits, ServiceSettings, create_app
 from vse.service.state import Reloader, load_collection
 
 
@@ -69,3 +71,34 @@ def test_reranking_that_a_service_cannot_do_is_a_problem(reranked, client):
         assert_problem(response, 422, words)
     like = with_one.get(f"{API}/items", params={"k": 1}).json()["results"][0]["id"]
     assert_problem(with_one.get(f"{API}/search", params={"like": like, "rerank": "true"}), 422, "has none")
+
+
+def test_stuck_reranking_leaves_text_search_alone(home: Home):
+    """Re-ranked pages take no place of a text search or a thumbnail, however long they take."""
+    started, released = threading.Semaphore(0), threading.Event()
+
+    class Stuck(Smallest):
+        def score(self, images, text):
+            started.release()
+            assert released.wait(20)
+            return super().score(images, text)
+
+    limits = Limits(threads=1, media_threads=1, rerank_threads=2)
+    app = create_app(
+        Reloader(lambda: load_collection(str(home.index))), ServiceSettings(limits=limits), reranker=Stuck()
+    )
+    asked = {"q": "snow", "k": 2}
+    with (
+        TestClient(app, "http://127.0.0.1:8080", client=("127.0.0.1", 5)) as client,
+        ThreadPoolExecutor(4) as pool,
+    ):
+        under_way = [pool.submit(client.get, f"{API}/search", params={**asked, "rerank": "true"}) for _ in range(4)]
+        assert started.acquire(timeout=20)
+        assert started.acquire(timeout=20)
+        found = client.get(f"{API}/search", params=asked)
+        assert found.status_code == 200
+        assert client.get(found.json()["results"][0]["thumbnail"]).status_code == 200
+        released.set()
+        cursors = [task.result().json()["cursor"] for task in under_way]
+        assert client.get(f"{API}/search", params={"cursor": cursors[0]}).json()["reranking"]["complete"]
+        assert soon(lambda: app.state.service.workers.admitted == 0)

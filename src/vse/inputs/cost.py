@@ -13,7 +13,11 @@ MAX_SCANS = 100
 LARGE = 8_000_000
 """Pixels from which an image is converted in strips, and reduced while it is converted."""
 
+MOST_NESTED = 8
+"""How often a byte of a RAW file may belong to a JPEG."""
+
 _SOS = b"\xff\xda"
+_JPEG = re.compile(rb"\xff\xd8(?=\xff)")
 # Entropy-coded data holds no other markers than restarts; 0xFF itself is followed by zero, and may repeat as padding.
 _MARKER = re.compile(rb"\xff+[^\x00\x01\xd0-\xd7\xff]")
 _NO_LENGTH = (0xD8, 0xD9)
@@ -31,26 +35,64 @@ _DECODER = {
 """Bytes per pixel that a decoder takes besides the image, measured; 20 for others."""
 
 
-def count_scans(data: bytes | memoryview) -> int:
-    """Return the number of scans of a JPEG up to its end; images in its metadata or behind it do not count."""
-    scans, place = 0, 2
+def count_scans(data: bytes | memoryview, start: int = 0) -> int:
+    """Return the number of scans of a JPEG up to its end; images in its metadata or behind it do not count.
+
+    An end before the first scan counts for nothing: decoders go on behind it.
+    """
+    return _scans_to_end(data, start)[0]
+
+
+def _scans_to_end(data: bytes | memoryview, start: int) -> tuple[int, int]:
+    scans, place = 0, start + 2
     while (found := _MARKER.search(data, place)) is not None:
         place = found.end()
         marker = data[place - 1]
-        if marker == _END:
-            break
+        if marker == _END and scans:
+            return scans, place
         if marker in _NO_LENGTH:
             continue
         scans += marker == _SOS[1]
         place += int.from_bytes(data[place : place + 2], "big")
-    return scans
+    return scans, len(data)
 
 
 def too_many_scans(data: bytes) -> str | None:
     """Return why a JPEG is refused for its scans; None if it is not, or is no JPEG."""
     if data[:2] != b"\xff\xd8" or data.count(_SOS) <= MAX_SCANS:
         return None
-    scans = count_scans(data)
+    return _refused(count_scans(data))
+
+
+def too_many_scans_of_packet(packet: bytes) -> str | None:
+    """Return why a packet of Motion JPEG is refused for its scans; None if it is not.
+
+    FFmpeg begins at any marker, skips most segments by content rather than length, and ignores an end that it does not
+    expect. Hence every marker counts: entropy-coded data has none, and metadata few by chance.
+    """
+    return _refused(packet.count(_SOS))
+
+
+def too_many_embedded_scans(data: bytes) -> str | None:
+    """Return why a camera RAW file is refused for the scans of a JPEG in it; None if it is not.
+
+    LibRaw decodes tiles of a lossy DNG, and previews. A JPEG may hold another one in its metadata, but not many within
+    each other, which would take quadratic time.
+    """
+    if data.count(_SOS) <= MAX_SCANS:
+        return None
+    walked = 0
+    for found in _JPEG.finditer(data):
+        scans, end = _scans_to_end(data, found.start())
+        walked += end - found.start()
+        if scans > MAX_SCANS:
+            return _refused(scans)
+        if walked > MOST_NESTED * len(data):
+            return "too many scans: JPEG images within each other"
+    return None
+
+
+def _refused(scans: int) -> str | None:
     return f"{scans:,} scans, at most {MAX_SCANS} are decoded" if scans > MAX_SCANS else None
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -26,6 +28,8 @@ VIDEO_ENDINGS = frozenset(
 )
 
 SNIFFED_BYTES = 16
+READ_BYTES = 1 << 20
+"""At a time, of a file whose size is not known."""
 
 _IMAGE_STARTS = (
     b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a", b"II*\0", b"MM\0*", b"\0\0\0\x0cJXL ",
@@ -152,3 +156,21 @@ def open_regular(path: str | Path, *, follow: bool = True) -> BinaryIO:
         os.close(descriptor)
         raise BadMediaError(str(path), "not a regular file")
     return os.fdopen(descriptor, "rb")
+
+
+def read_at_most(file: BinaryIO, limit: int) -> bytes:
+    """Return up to ``limit`` bytes; the memory follows the file.
+
+    ``file.read(limit)`` allocates as much as the limit at once, however small the file is.
+    """
+    size = 0
+    with suppress(OSError, AttributeError):  # behind a URL
+        size = os.fstat(file.fileno()).st_size
+    content = file.read(min(limit, size + 1))
+    if len(content) <= size:
+        return content
+    grown = io.BytesIO(content)
+    grown.seek(0, io.SEEK_END)
+    while grown.tell() < limit and (block := file.read(min(limit - grown.tell(), READ_BYTES))):
+        grown.write(block)
+    return grown.getvalue()

@@ -20,6 +20,7 @@ from PIL import Image, ImageFile
 from vse._util.worker_process import FREE, memory_budget, reserve
 from vse.errors import InputError
 from vse.inputs.cost import LARGE, decoding_memory, opening_memory, too_many_scans
+from vse.inputs.files import read_at_most
 
 # Pillow warns about broken metadata of files that can be read; a terminal or a log is no place for that.
 warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
@@ -231,9 +232,7 @@ def file_content(path: Path, name: str, limits: ImageLimits) -> bytes:
             with os.fdopen(descriptor, "rb") as file:
                 found = os.fstat(descriptor)
                 if stat.S_ISREG(found.st_mode) and found.st_size <= limits.max_bytes:
-                    content = file.read(found.st_size + 1)  # not the limit: so much would be allocated
-                    grown = len(content) > found.st_size
-                    return content + file.read(limits.max_bytes + 1 - len(content)) if grown else content
+                    return read_at_most(file, limits.max_bytes + 1)
     except FileNotFoundError:
         raise BadImageError(name, "no such file") from None
     except PermissionError:

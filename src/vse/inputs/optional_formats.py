@@ -17,6 +17,7 @@ import numpy as np
 from PIL import Image, ImageFile
 
 from vse.errors import require
+from vse.inputs.cost import too_many_embedded_scans, too_many_scans
 
 _RAW_STARTS = (  # Olympus, Panasonic, Fujifilm, Sigma, Minolta
     b"IIRO", b"IIRS", b"MMOR", b"IIU\0", b"FUJIFILMCCD-RAW", b"FOVb", b"\0MRM",
@@ -131,6 +132,9 @@ class RawImage(_Lazy):
         import rawpy
 
         self._content = self.fp.read() if self.fp is not None else b""
+        refused = too_many_embedded_scans(self._content)
+        if refused is not None:
+            raise OSError(f"a JPEG in it has {refused}")
         self._at_least: tuple[int, int] | None = None
         try:
             with rawpy.imread(io.BytesIO(self._content)) as raw:
@@ -172,7 +176,7 @@ class RawImage(_Lazy):
             found = raw.extract_thumb()
         except rawpy.LibRawError:
             return None
-        if found.format != rawpy.ThumbFormat.JPEG:
+        if found.format != rawpy.ThumbFormat.JPEG or too_many_scans(found.data) is not None:  # LibRaw mends its start
             return None
         with suppress(Exception):  # a broken preview: develop the sensor data instead
             image = Image.open(io.BytesIO(found.data), formats=["JPEG"])

@@ -33,25 +33,30 @@ PAIR_SCORES = 20_000
 NO_ORIGINALS = "original files are given to clients on this machine only: 'vse serve --originals' allows others"
 
 
-Lane = Literal["search", "media", "upload"]
-"""What a request does: search and browse; show files; search by an uploaded image."""
+Lane = Literal["search", "media", "upload", "rerank"]
+"""What a request does: search and browse; show files; search by an uploaded image; re-rank results by their images."""
 
 
 class Workers:
     """Thread pools that admit only as many requests as the limits allow.
 
-    Each lane has threads and limits of its own, so that uploads and thumbnails never take the place of a text search.
-    A thread cannot be killed. A function that exceeds the timeout gets 503 at once but occupies its slot until it
-    returns; one still queued is cancelled. An overloaded service therefore rejects requests instead of queueing them.
-    What foreign files need runs in processes that can be killed (:mod:`vse.inputs.decoding`), so the slots of such
-    requests are free again in time.
+    Each lane has threads and limits of its own, so that uploads, thumbnails and re-ranking never take the place of a
+    text search. A thread cannot be killed. A function that exceeds the timeout gets 503 at once but occupies its slot
+    until it returns; one still queued is cancelled. An overloaded service therefore rejects requests instead of
+    queueing them. What foreign files need runs in processes that can be killed (:mod:`vse.inputs.decoding`), so the
+    slots of such requests are free again in time.
     """
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.stuck = False
         self._jobs: set[Future[Any]] = set()
-        threads = {"search": limits.threads, "media": limits.media_threads, "upload": limits.upload_threads}
+        threads: dict[Lane, int] = {
+            "search": limits.threads,
+            "media": limits.media_threads,
+            "upload": limits.upload_threads,
+            "rerank": limits.rerank_threads,
+        }
         self._lanes = {name: _Lane(name, count) for name, count in threads.items()}
 
     @property

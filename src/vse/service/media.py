@@ -26,7 +26,7 @@ from vse.index.confirmed import confirmed_roots
 from vse.index.scan.describe import DIGITS
 from vse.index.types import Item, MediaFile, full_path
 from vse.inputs.decoding import image_thumbnail, video_thumbnail
-from vse.inputs.files import BadMediaError
+from vse.inputs.files import BadMediaError, read_at_most
 from vse.inputs.images import BadImageError, ImageLimits
 from vse.inputs.video.file import VideoLimits
 from vse.service.problems import ProblemError
@@ -77,7 +77,7 @@ class OpenFile:
             raise ProblemError(422, f"file of {self.size:,} bytes: at most {max_bytes:,} are read")
         with os.fdopen(os.dup(self.stream.fileno()), "rb") as whole:
             whole.seek(0)
-            return whole.read(max_bytes)
+            return read_at_most(whole, max_bytes)
 
     def path(self, file: MediaFile) -> Path:
         """Return a path to exactly this file: a link put in its place later is not followed.

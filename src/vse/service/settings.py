@@ -47,7 +47,8 @@ class Limits:
         threads: Searches by text and other requests without an image, computed at the same time.
         media_threads: Thumbnails, previews and explanations, computed at the same time.
         upload_threads: Searches by uploaded images, computed at the same time.
-        waiting: Requests of each of these three kinds, computed or waiting, of all clients (503).
+        rerank_threads: Searches by text that are re-ranked, computed at the same time.
+        waiting: Requests of each of these four kinds, computed or waiting, of all clients (503).
         per_client: The same of one address (429).
         bodies: Uploads in progress, of all clients (503).
         bodies_per_client: Uploads in progress, of one address (429).
@@ -66,6 +67,7 @@ class Limits:
     threads: int = 2
     media_threads: int = 2
     upload_threads: int = 2
+    rerank_threads: int = 2
     waiting: int = 64
     per_client: int = 32
     bodies: int = 8

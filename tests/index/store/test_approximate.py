@@ -16,7 +16,7 @@ from vse.index.filters import Filter
 from vse.index.storage import VectorFormat
 from vse.index.store import EmbeddedCollection, approximate
 from vse.index.store.approximate import Kind
-from vse.index.store.checksums import VectorFile
+from vse.index.store.checksums import VectorFile, sums_of
 from vse.index.store.searcher import Part
 
 COUNT, DIMENSIONS = 1500, 16
@@ -139,7 +139,7 @@ def test_corrupt_index_is_reported_and_skipped(folder: Path, kind: Kind) -> None
 
 def stored(path: Path) -> VectorFile:
     path.write_bytes(VECTORS.tobytes())
-    return VectorFile(path, COUNT, VectorFormat(DIMENSIONS), None)
+    return VectorFile(path, COUNT, VectorFormat(DIMENSIONS), sums_of(VECTORS))
 
 
 def interrupt(stage: str, done: int) -> None:

@@ -9,8 +9,10 @@ import sqlite3
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +24,8 @@ from tests.index.support import batch, cache, create, database
 from vse.cli.main import main
 from vse.errors import VSEError
 from vse.index.filters import Filter
-from vse.index.store import EmbeddedCollection, approximate, checksums, scan
+from vse.index.store import EmbeddedCollection, approximate, checksums, collection, scan, session
+from vse.index.store import database as database_module
 from vse.index.store.checksums import BLOCK_BYTES, extended, rows_per_block, sums_of, weights
 
 COUNT, DIMENSIONS = 700, 24
@@ -209,8 +212,8 @@ def test_a_block_that_is_being_purged_is_not_damage(sound: Path, tmp_path: Path)
         assert len(known.base.ids) == COUNT + 5
 
 
-def test_a_cache_without_checksums_is_used_and_rewritten(sound: Path, tmp_path: Path) -> None:
-    """As an earlier version wrote it."""
+def test_a_cache_without_checksums_is_not_used_until_it_is_rewritten(sound: Path, tmp_path: Path) -> None:
+    """As an earlier version wrote it: damage in it changes no answer, and is no problem to report."""
     copy = tmp_path / "copy"
     shutil.copytree(sound, copy)
     for path in cache(copy).glob("*.json"):
@@ -220,7 +223,12 @@ def test_a_cache_without_checksums_is_used_and_rewritten(sound: Path, tmp_path: 
         path.write_text(json.dumps(header))
     for path in cache(copy).glob("*.sums*"):
         path.unlink()
+    for path in cache(copy).glob("*.vectors"):
+        for row in range(COUNT // 2):
+            flip(path, row * DIMENSIONS * 4 + 3, 6)
     assert answers(copy) == answers(sound)
+    with EmbeddedCollection.open(copy) as reader:
+        assert reader.verify().ok
     EmbeddedCollection.open(copy, write=True).close()
     assert len(list(cache(copy).glob("*.sums*"))) == 2
     assert answers(copy) == answers(sound)
@@ -353,6 +361,43 @@ def test_cache_of_lost_commits_is_not_taken_for_later_ones(tmp_path: Path) -> No
         assert reader.search(ROWS[24], 1).ids.tolist() == [10]
         assert reader.info().lost_changes == 1
         assert reader.verify().cache_problems == ()
+
+
+def test_commits_of_another_writer_are_not_taken_for_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit between any two steps of counting and verifying is counted or not; it is never missing."""
+    place, commits = tmp_path / "collection", 0
+    with (
+        create(place, DIMENSIONS) as writer,
+        writer.new_generation(model="other", model_source="other", dimensions=DIMENSIONS) as upgrade,
+        EmbeddedCollection.open(place) as reader,
+    ):
+
+        def committing(step: Callable[..., Any]) -> Callable[..., Any]:
+            def called(*given: Any) -> Any:
+                nonlocal commits
+                found = step(*given)
+                with pytest.MonkeyPatch.context() as once:
+                    for module, name, plain in steps:
+                        once.setattr(module, name, plain)
+                    commits += 1
+                    writer.add(batch(ROWS[:1], f"{commits}/"))
+                    upgrade.add(batch(ROWS[:1], f"{commits}/"))
+                return found
+
+            return called
+
+        steps = [
+            (module, name, getattr(module, name))
+            for module in (database_module, session, collection)
+            for name in ("counts", "read_committed", "connect_to_read")
+            if hasattr(module, name)
+        ]
+        for module, name, plain in steps:
+            monkeypatch.setattr(module, name, committing(plain))
+        counted, unfinished = reader.info(), reader.unfinished()
+        assert unfinished is not None
+        assert (counted.lost_changes, unfinished.lost_changes, reader.verify().lost_changes) == (0, 0, 0)
+        assert commits >= 7
 
 
 def test_a_sound_log_is_recovered_whole(killed: Path, tmp_path: Path) -> None:

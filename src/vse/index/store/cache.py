@@ -10,7 +10,8 @@
 
 A file that a reader may have open never shrinks. Rows are appended beyond the header's count, and flushed before the
 header counts them. Larger changes write new files and point the header to them. The header holds checksums of itself,
-of the ids and of the approximate index. The next writer rewrites a cache of an earlier version, which has none.
+of the ids and of the approximate index. A cache of an earlier version, which has none, is not used: readers take the
+vectors from the database until the next writer rewrites it.
 """
 
 from __future__ import annotations
@@ -116,11 +117,19 @@ class VectorCache:
                 and header.approximate in (None, *get_args(Kind))
                 and header.approximate_rows <= header.rows
                 and Path(header.stem).name == header.stem
-                and header.checksum in (None, header.sealed().checksum)
+                and header.checksum == header.sealed().checksum
             )
         except (OSError, ValueError, TypeError, RecursionError):
             return None
         return header if sound else None
+
+    def unsealed(self) -> bool:
+        """Return whether the header is one of an earlier version, without checksums."""
+        try:
+            header = json.loads((self.folder / f"{self.table}.json").read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return False
+        return isinstance(header, dict) and "stem" in header and header.get("checksum") is None
 
     def signature(self) -> Signature | None:
         """Return a value that changes whenever the header is replaced; None when there is no header."""
@@ -154,8 +163,7 @@ class VectorCache:
         if len(ids) != header.rows or not (np.diff(np.abs(ids), prepend=0) > 0).all():
             return None
         # A writer may be purging rows for the next header, which can only add to the negative ones.
-        same = ids_checksum(ids) == header.ids_checksum and (ids < 0).sum() >= header.purged
-        return ids if same or header.checksum is None else None
+        return ids if ids_checksum(ids) == header.ids_checksum and (ids < 0).sum() >= header.purged else None
 
     def vectors(self, header: CacheHeader) -> VectorFile | None:
         """Return the vectors, not read yet; None when a file is missing or truncated."""
@@ -164,14 +172,12 @@ class VectorCache:
         except (OSError, ValueError):
             return None
 
-    def sums(self, header: CacheHeader) -> Sums | None:
-        """Return the checksums of the vectors; None for a cache of an earlier version.
+    def sums(self, header: CacheHeader) -> Sums:
+        """Return the checksums of the vectors.
 
         Raises:
             ValueError: They do not match the header.
         """
-        if header.checksum is None:
-            return None
         sums = np.fromfile(self.path(header, _sums_ending(header)), SUM).astype(np.uint64)
         if len(sums) != block_count(header.rows, self.form.dimensions, self.form.dtype.itemsize):
             raise ValueError(f"{len(sums)} checksums")
@@ -205,7 +211,7 @@ class VectorCache:
             intact = path is None or file_checksum(path) == header.approximate_checksum
         except (DamagedCacheError, OSError):
             return False
-        if intact and header.checksum is not None:  # an earlier version wrote none
+        if intact:
             self._checked_stem = header.stem
         return self._checked_stem == header.stem
 
@@ -254,7 +260,7 @@ class VectorCache:
     ) -> CacheHeader:
         header, ids, row_bytes = opened.header, opened.ids, self.form.row_bytes
         self._checked_stem = None  # until the header is replaced, rows and checksums may not match
-        sums = np.empty(0, np.uint64) if (known := self.sums(header)) is None else known
+        sums = self.sums(header)
         for row in gone.tolist():  # before they are overwritten; a row that is zero already changes nothing
             block = row // opened.vectors.block_rows
             sums[block : block + 1] -= sums_of(opened.vectors.row(row), row)

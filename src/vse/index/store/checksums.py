@@ -154,13 +154,13 @@ class VectorFile:
         path: The file.
         rows: Rows to use.
         form: Width and storage of a row.
-        sums: Checksums of the blocks; None for a cache of an earlier version, which has none.
+        sums: Checksums of the blocks.
 
     Raises:
         OSError: The file is missing or too short.
     """
 
-    def __init__(self, path: Path, rows: int, form: VectorFormat, sums: Sums | None) -> None:
+    def __init__(self, path: Path, rows: int, form: VectorFormat, sums: Sums) -> None:
         self.form, self.rows, self._sums = form, rows, sums
         self.path = path
         self.block_rows = rows_per_block(form.dimensions, form.dtype.itemsize)
@@ -168,8 +168,8 @@ class VectorFile:
         self._file = IntactFile(path, size)
         # Memory that is never written to is never taken: blocks that no search needs cost nothing.
         self._matrix: Rows | None = None if size > MAX_READ_BYTES else np.zeros(shape, form.dtype)
-        self._verified = np.full(-(-rows // self.block_rows), sums is None and self._matrix is None)
-        self.complete = bool(self._verified.all())
+        self._verified = np.zeros(-(-rows // self.block_rows), bool)
+        self.complete = not len(self._verified)
         self._lock = threading.Lock()
 
     @property
@@ -300,7 +300,7 @@ class VectorFile:
             self._file.read(first * self.form.row_bytes, part.data.cast("B"))
         except OSError:
             return blocks
-        same = np.full(len(blocks), True) if self._sums is None else sums_of(part) == self._sums[blocks]
+        same = sums_of(part) == self._sums[blocks]
         if into is None or self._matrix is None:  # a matrix has only what was read into it
             self._verified[blocks[same]] = True
         return blocks[~same]

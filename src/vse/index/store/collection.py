@@ -123,10 +123,11 @@ class EmbeddedCollection(SnapshotReader):
 
     def info(self) -> CollectionInfo:
         """Return current counts and model; recounted only when something has changed."""
+        committed = read_committed(generation_folder(self.folder, self.generation))  # before the snapshot
         with self.session.reading() as connection:
             changes = database.changes(connection)
             if self._counted is None or self._counted[0] != changes:
-                self._counted = changes, info_of(self.folder, self.generation, connection, self.meta)
+                self._counted = changes, info_of(self.folder, self.generation, connection, self.meta, committed)
             return self._counted[1]
 
     def add(self, entries: Sequence[Entry]) -> None:
@@ -262,8 +263,8 @@ class EmbeddedCollection(SnapshotReader):
         """
         from vse.index.store.verify import verify_generation
 
+        committed = read_committed(generation_folder(self.folder, self.generation))  # before the snapshot
         with self.session.apart() as connection:
-            committed = read_committed(generation_folder(self.folder, self.generation))
             place, form = str(self.folder), self.meta.form
             return verify_generation(place, connection, form, self.caches, progress, committed=committed)
 

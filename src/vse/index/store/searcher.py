@@ -237,7 +237,7 @@ class Searcher:
         path = self._cache.path(header, header.approximate)
         try:
             file = IntactFile(path, path.stat().st_size)
-            if header.approximate_checksum not in (None, file_checksum(path)):
+            if header.approximate_checksum != file_checksum(path):
                 return None, 0, None
         except OSError:
             return None, 0, None

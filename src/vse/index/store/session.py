@@ -277,8 +277,14 @@ def facets(session: Session, folders: int) -> Facets:
     return Facets(images, videos, first, last, largest, places, cameras)
 
 
-def info_of(folder: Path, generation: int, connection: sqlite3.Connection, meta: Meta) -> CollectionInfo:
-    """Return counts and model, inside the caller's transaction."""
+def info_of(
+    folder: Path, generation: int, connection: sqlite3.Connection, meta: Meta, committed: int
+) -> CollectionInfo:
+    """Return counts and model, inside the caller's transaction.
+
+    ``committed`` is the record of commits from before the transaction: read later, it may name newer ones, which would
+    pass for lost.
+    """
     files, items, captions = database.counts(connection)
     roots = database.files_by_root(connection)
     given = changing.last_ids(connection)["items"]
@@ -295,7 +301,7 @@ def info_of(folder: Path, generation: int, connection: sqlite3.Connection, meta:
         roots=tuple(roots),
         changes=given + (given - items),
         root_files=tuple(roots.values()),
-        lost_changes=changing.lost_changes(connection, read_committed(generation_folder(folder, generation))),
+        lost_changes=changing.lost_changes(connection, committed),
         storage=meta.storage,
     )
 
@@ -309,10 +315,11 @@ def unfinished_info(folder: Path, generation: int) -> CollectionInfo | None:
     if not file.is_file():
         return None
     try:
+        committed = read_committed(file.parent)
         connection = connect_to_read(file)
         try:
             with transaction(connection, "DEFERRED"):
-                return info_of(folder, generation, connection, database.read_meta(connection))
+                return info_of(folder, generation, connection, database.read_meta(connection), committed)
         finally:
             connection.close()
     except DAMAGE:

@@ -63,13 +63,15 @@ class CacheProblems:
 
 
 def look_at(cache: VectorCache) -> OpenCache | str | None:
-    """Open the cache for a comparison in a later transaction; None when it is missing, or a line why it is unusable.
+    """Open the cache for a comparison in a later transaction; None when there is none, or a line why it is unusable.
+
+    One of an earlier version, without checksums, counts as none: nobody uses it.
 
     Retries when a writer replaces it meanwhile.
     """
     while True:
         signature = cache.signature()
-        if signature is None:
+        if signature is None or cache.unsealed():
             return None
         opened = cache.opened()
         problem = _unreadable(cache, opened)
@@ -103,7 +105,7 @@ def _unreadable(cache: VectorCache, opened: OpenCache | None) -> str | None:
     if header.approximate is not None:
         path = cache.path(header, header.approximate)
         try:
-            intact = header.approximate_checksum in (None, file_checksum(path))
+            intact = header.approximate_checksum == file_checksum(path)
         except OSError:
             intact = False
         if not intact or approximate.load(path, header.approximate_rows, cache.form.dimensions) is None:

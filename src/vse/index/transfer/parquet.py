@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from vse.errors import InputError, first_line, require
 from vse.index.transfer.places import AnyPath
 from vse.index.transfer.rows import COLUMNS, MAX_TEXT, MAX_TEXTS
+from vse.inputs.files import read_at_most
 
 MAX_DIMENSIONS = 65_536
 MAX_ROWS = 1_000_000_000
@@ -218,7 +219,7 @@ def check_embedded(folder: AnyPath) -> None:
     """Raise InputError for a folder of ``vse embed`` in which shards are missing."""
     try:
         with (folder / EMBEDDED).open("rb") as file:
-            content = file.read(MAX_MANIFEST)
+            content = read_at_most(file, MAX_MANIFEST)
         value = json.loads(content)
     except (OSError, ValueError, RecursionError):
         return

@@ -37,6 +37,7 @@ from vse.index.transfer.parquet import (
 )
 from vse.index.transfer.places import AnyPath, local_copy
 from vse.index.transfer.rows import COLUMNS, EMBEDDING, check_columns
+from vse.inputs.files import read_at_most
 
 BLOCK_ROWS = 1024
 BLOCK_BYTES = 64_000_000
@@ -346,7 +347,7 @@ def _lines(file: IO[bytes], path: AnyPath) -> Iterator[bytes]:
 
 def _bounded(path: AnyPath, max_bytes: int) -> bytes:
     with path.open("rb") as file:
-        content = file.read(max_bytes + 1)
+        content = read_at_most(file, max_bytes + 1)
     if len(content) > max_bytes:
         raise InputError(f"{path} has more than {max_bytes:,} bytes: use JSON lines (.jsonl)")
     return content

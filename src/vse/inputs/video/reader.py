@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vse.errors import first_line
-from vse.inputs.cost import too_many_scans
+from vse.inputs.cost import too_many_scans_of_packet
 from vse.inputs.files import BadMediaError
 from vse.inputs.video.file import VideoFile
 
@@ -70,6 +70,8 @@ SAME_TIME = 1e-6
 """Tolerance in seconds: a frame that begins at the requested time is shown."""
 MAX_CORRUPT = 100
 """Consecutive packets that cannot be decoded before the reader gives up."""
+MOTION_JPEG = frozenset({"mjpeg", "ljpeg", "jpegls", "amv", "mxpeg", "smvjpeg"})
+"""Codecs whose packets FFmpeg's JPEG decoder reads as they are."""
 
 
 class FrameReader:
@@ -162,7 +164,7 @@ class FrameReader:
 
         video, corrupt = self._video, 0
         packets = video.container.demux(video.stream)
-        motion_jpeg = video.stream.codec_context.name == "mjpeg"
+        motion_jpeg = video.stream.codec_context.name in MOTION_JPEG
         while True:
             video.time.check()
             try:
@@ -173,7 +175,7 @@ class FrameReader:
             if packet is None:
                 return
             if motion_jpeg:
-                refused = too_many_scans(bytes(packet))
+                refused = too_many_scans_of_packet(bytes(packet))
                 if refused is not None:
                     raise BadMediaError(video.container.name, f"a frame of {refused}")
             try:

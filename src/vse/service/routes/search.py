@@ -27,7 +27,7 @@ from vse.index.results import SearchResults
 from vse.index.types import Item
 from vse.inputs.decoding import count_pixels
 from vse.inputs.images import ImageLimits
-from vse.service.context import Context, Ctx
+from vse.service.context import Context, Ctx, Lane
 from vse.service.media import open_media
 from vse.service.problems import NO_CONFIDENCE_TYPE, NO_RELEVANCE_TYPE, NO_RERANKER_TYPE, ProblemError, responses
 from vse.service.routes.results import (
@@ -127,7 +127,8 @@ class CaptionParameters(QueryParameters):
 @router.get("/search", response_model=SearchModel, responses=ERRORS, summary="Search by text, or by items")
 async def search(context: Ctx, parameters: Annotated[SearchParameters, Parameter()]) -> Response:
     page = continued(parameters)
-    return await context.compute(lambda loaded: json_response(search_page(context, loaded, page)))
+    lane: Lane = "rerank" if page.rerank else "search"
+    return await context.compute(lambda loaded: json_response(search_page(context, loaded, page)), lane)
 
 
 @router.post(
