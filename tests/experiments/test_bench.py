@@ -14,8 +14,9 @@ from tests.training.support import WIDTH, write_pairs
 from vse.cli.main import main
 from vse.experiments import bench as module
 from vse.experiments.bench import DEPTH, RERANKED, SYSTEMS, best_systems, further_seeds
-from vse.experiments.grid.compare import TrainedSeed
+from vse.experiments.grid.compare import TrainedSeed, recipe_of
 from vse.experiments.image_table import RECIPE
+from vse.experiments.plan import Grid
 from vse.training.recipes import read_recipe
 from vse.training.result import TrainingResult
 
@@ -42,7 +43,7 @@ def bench(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TrainingResult, "draw", lambda *_: None)  # takes longer than a tiny training
         patch.setattr(module, "TIMED", 0.0)
-        patch.setattr(module, "RERANKED", replace(RERANKED, changes=LITTLE))
+        patch.setattr(module, "RERANKED", replace(RERANKED, changes=(*RERANKED.changes, *LITTLE)))
         assert run(folder, rows=(*ROWS, RERANKED.label)) == 0
     return folder, json.loads((folder / "out/result.json").read_text())
 
@@ -82,7 +83,8 @@ def test_bench_writes_table_and_plot(bench):
     """The table has a line for each system and names the protocol; the plot is an image."""
     folder, result = bench
     table = (folder / "out/table.md").read_text()
-    assert table.startswith("| system | rsum | 95 % | seeds | epochs × batch | pairs seen | training, s | parameters |")
+    heads = "| rsum | 95 % | seeds | epochs × batch | pairs seen | training, s | parameters |"
+    assert table.startswith(f"| system (augmentation: none) {heads}")
     assert "| 1 × 16 |" in table
     assert all(f"\n| {row['label']}" in table for row in result["rows"])
     assert "Protocol all on data test" in table
@@ -92,7 +94,7 @@ def test_bench_writes_table_and_plot(bench):
 def test_bench_reads_finished_systems_again(bench, capsys, monkeypatch):
     """A second call trains and ranks nothing, and keeps the rows of the first one that it does not name."""
     folder, result = bench
-    monkeypatch.setattr(module, "RERANKED", replace(RERANKED, changes=LITTLE))
+    monkeypatch.setattr(module, "RERANKED", replace(RERANKED, changes=(*RERANKED.changes, *LITTLE)))
     assert run(folder, "--json", rows=ROWS[1:2]) == 0
     assert json.loads(capsys.readouterr().out)["rows"] == result["rows"]
 
@@ -136,6 +138,16 @@ def test_bench_has_a_recipe_for_every_row():
     assert len({each.key for each in SYSTEMS}) == len({each.label for each in SYSTEMS}) == len(SYSTEMS)
     assert {recipe.data.path for recipe in recipes} == {"data/flickr8k-projected"}
     assert {recipe.model.image.feature_size for recipe in recipes} == {256}
+    liwe = next(recipe for each, recipe in zip(SYSTEMS, recipes, strict=True) if each.label == "LIWE")
+    assert liwe.loss.negatives == "blended"
+
+
+def test_bench_trains_every_row_at_equal_augmentation():
+    """None on either side, unless --set gives all rows the same."""
+    for change, expected in (((), {("none", "none")}), (('augmentation.image="drop"',), {("drop", "none")})):
+        grid = Grid("bench", "", (), changes=change)
+        used = [recipe_of(grid, each, 0).augmentation for each in (*SYSTEMS, RERANKED)]
+        assert {(each.image, each.text) for each in used} == expected
 
 
 @pytest.mark.parametrize(
