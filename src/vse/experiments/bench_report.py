@@ -127,7 +127,7 @@ class SystemRow:
                     "epochs": each.trained.result.epochs,
                     "pairs_seen": pairs_seen(each.trained),
                     "training_seconds": each.trained.result.cpu_seconds,
-                    "dev_rsum": each.trained.result.best["rsum"],
+                    "dev_rsum": each.trained.result.best.get("rsum"),
                     "test": each.metrics.figures(),
                 }
                 for each in self.row.seeds
@@ -182,6 +182,11 @@ class BenchResult:
             "both stages, scoring of the candidates divided by all pairs of the split."
             for each in self.rows
             if each.cost.depth
+        ]
+        notes += [
+            f"{each.label}: the mean of the scores of two systems; its costs are the sums of theirs."
+            for each in self.rows
+            if any(not seed.trained.result.best for seed in each.row.seeds)
         ]
         if not all(each.row.finished for each in self.rows):
             notes.append(f"{UNFINISHED} unfinished: rsum on dev was still rising at the end of a run.")
