@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -113,6 +114,10 @@ def test_cvse_equals_loops_over_concepts():
     for number in range(3):
         assert_rows(images[number], image[number])
         assert_rows(texts[number], text[number])
+    seen, read = model(batch["images"], batch["tokens"], batch["image_lengths"], batch["text_lengths"])
+    sides = (list(zip(levels[0], levels[2], strict=True)) for levels in (image, text))
+    scores = [0.95 * f @ g + 0.05 * c @ d for (f, c), (g, d) in itertools.product(*sides)]
+    np.testing.assert_allclose((seen @ read.T).detach().numpy().ravel(), scores, **CLOSE)
     divergence = [
         sum(t * math.log(t / v) for t, v in zip(*pair, strict=True)) for pair in zip(text[3], image[3], strict=True)
     ]
@@ -210,9 +215,9 @@ def test_padding_changes_no_embedding_or_auxiliary_loss(name):
 
 
 @pytest.mark.parametrize("name", AUXILIARY)
-def test_training_embeds_as_inference_does(name):
+def test_auxiliary_sides_begin_with_the_embeddings_of_training(name):
     """The first tensor of each side is what the towers return."""
-    model, batch = built(name), inputs()
+    model, batch = built(name).train(), inputs()
     with torch.no_grad():
         for side, embedding in zip(sides_of(model, batch), model(**batch), strict=True):
             torch.testing.assert_close(side[0], embedding, rtol=1e-7, atol=1e-7)

@@ -89,6 +89,7 @@ def test_inspection_counts_parameters_of_training_alone(runs):
         wanted = sum(value.numel() for key, value in extra.items() if not key.endswith("of_token"))
         assert (report.system, report.training_parameters) == (name, wanted)
         assert (wanted > 0) == (name in GENERATING)
+        assert report.embed_size == vse.load(folder / "best").encode_texts(["a"], unknown="allow").shape[1]
         assert ("only training needs" in _system(report)) == (name in GENERATING)
         assert json.dumps(report.to_json())
 
@@ -194,11 +195,22 @@ def test_concepts_need_captions():
         ),
         (
             "coco-butd-region-bigru-cvse",
-            {"model.system.fusion": 0.9, "model.system.training_fusion": 0.85, "optimizer.clip": 2 / 3},
+            {
+                "model.system.fusion": 0.9,
+                "model.system.training_fusion": 0.85,
+                "model.system.consensus_share": 0.05,
+                "optimizer.clip": 2 / 3,
+            },
         ),
         (
             "f30k-butd-region-bigru-cvse",
-            {"model.system.fusion": 0.85, "schedule.epochs": 50, "schedule.decay_epochs": 25, "optimizer.clip": 2 / 3},
+            {
+                "model.system.fusion": 0.85,
+                "model.system.consensus_share": 0.05,
+                "schedule.epochs": 50,
+                "schedule.decay_epochs": 25,
+                "optimizer.clip": 2 / 3,
+            },
         ),
         ("coco-butd-region-bert-de", {"loss.objective": "contrastive", "model.text.kind": "transformer"}),
         ("f30k-resnet152-grid-gru-sco", {"model.system.concepts": 256, "loss.margin": 0.2, "model.text.kind": "gru"}),

@@ -64,6 +64,8 @@ class CVSEConfig(Strict):
         label_share: weight of a caption's own concepts against predicted ones.
         fusion: weight of the instance level in the embedding.
         training_fusion: the same in training; ``fusion`` if None.
+        consensus_share: weight of the cosine of the consensus level in the score, beside that of the fused level. Above
+            0 an embedding has twice ``embed_size`` dimensions outside training: both levels, scaled.
         sharpness: factor of the logits of concepts.
         dropout: of word embeddings, and inside the attention over regions and words.
     """
@@ -75,6 +77,7 @@ class CVSEConfig(Strict):
     label_share: Share = 0.4
     fusion: Share = 0.75
     training_fusion: Share | None = None
+    consensus_share: Share = 0.0
     sharpness: Annotated[float, Field(gt=0, le=1000)] = 10.0
     dropout: Dropout = 0.4
 

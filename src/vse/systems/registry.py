@@ -142,7 +142,8 @@ def equip(config: ModelConfig, image_encoder: Any, text_encoder: Any) -> None:
     elif isinstance(system, CVSEConfig):
         vocabulary = text_encoder.embed.num_embeddings
         graph = ConceptGraph(_count(system), system.concept_size, size, vocabulary)
-        options = system.model_dump(include={"label_share", "fusion", "training_fusion", "sharpness", "dropout"})
+        own = {"label_share", "fusion", "training_fusion", "consensus_share", "sharpness", "dropout"}
+        options = system.model_dump(include=own)
         image_encoder.pooling = Consensus(image_encoder.pooling, graph, size, text=False, **options)
         text_encoder.pooling = Consensus(text_encoder.pooling, graph, size, text=True, **options)
 
