@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import torch
 from PIL import Image
 from tests.models.published import transformers, word_piece_tokenizer
+from tests.support_hub import fake_hub
 from tests.support_models import picture
 
 import vse
@@ -146,6 +148,22 @@ def test_public_cross_encoder_scores_as_transformers_does(kind, folders, picture
         content = [Path(path).read_bytes() for path in items]
         reranker = load_reranker(str(folders[kind]))
         np.testing.assert_allclose(reranker.score(content, TEXTS[0]), found[:, 0], atol=1e-5)
+
+
+def test_reranker_of_the_hub_is_loaded_at_a_revision(folders, tmp_path, monkeypatch):
+    """Behind ``@``, with slashes or ``%2F``; a folder of that name comes first."""
+    online = fake_hub(monkeypatch, folders["blip"], tmp_path / "cache")
+    for source in ("owner/model@refs/pr/3", "hub:owner/model@refs%2Fpr%2F3"):
+        online.asked.clear()
+        assert load_reranker(source).model.fingerprint() == vse.load(folders["blip"]).fingerprint()
+        assert {options["revision"] for *_, options in online.asked} == {"refs/pr/3"}
+    with pytest.raises(InputError, match=r"'owner/model@': no revision behind '@'"):
+        load_reranker("owner/model@")
+    online.asked.clear()
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(folders["blip"], "owner/model@mine")
+    assert load_reranker("owner/model@mine").name == "owner/model@mine"
+    assert online.asked == []
 
 
 def test_public_cross_encoders_that_cannot_score_are_refused(folders, tmp_path, pictures):
