@@ -22,8 +22,11 @@ from vse.errors import InputError
 from vse.evaluation.retrieval_test import evaluate_split
 from vse.inputs.vocabulary import Vocabulary
 from vse.models import inspect_folder
+from vse.models.card import escaped
+from vse.models.pair_options import OPTIONS as PAIR_SYSTEMS
 from vse.models.storage import read_weights
 from vse.systems.concepts import Concepts, choose_concepts
+from vse.systems.registry import DIFFERENCES
 from vse.systems.registry import SYSTEMS as REGISTRY
 from vse.training import train
 from vse.training.data import open_splits
@@ -92,6 +95,16 @@ def test_inspection_counts_parameters_of_training_alone(runs):
         assert report.embed_size == vse.load(folder / "best").encode_texts(["a"], unknown="allow").shape[1]
         assert ("only training needs" in _system(report)) == (name in GENERATING)
         assert json.dumps(report.to_json())
+
+
+def test_cards_and_docs_say_how_each_system_differs(runs):
+    """The same line in both, from one place; every named system has one."""
+    docs = (Path(__file__).parents[2] / "docs/systems.md").read_text(encoding="utf-8")
+    assert {*REGISTRY, *PAIR_SYSTEMS} == {*DIFFERENCES}
+    for name, line in DIFFERENCES.items():
+        assert f"| {name.upper()} | {line} |" in docs
+    for name, folder in runs.items():
+        assert escaped(DIFFERENCES[name]) in (folder / "best/README.md").read_text(encoding="utf-8")
 
 
 def test_concepts_are_words_of_training_captions(runs, data):
