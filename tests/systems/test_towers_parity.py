@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from tests.systems import naive_towers as naive
-from tests.systems.support_towers import GRAPH_F30K, REGION, SYSTEMS, WORDS, built, inputs, rows_of, state_of
+from tests.systems.support_towers import GRAPH_F30K, REGION, SIZE, SYSTEMS, WORDS, built, inputs, rows_of, state_of
 from torch.autograd import gradcheck
 
 from vse.inputs.vocabulary import character_tokenizer
@@ -139,6 +139,19 @@ def test_cvse_drops_words_and_fuses_otherwise_in_training():
     embedded, which = encoder.train()._distinct(same)
     assert len(embedded[which].unique(dim=0)) > 1
     assert (embedded == 0).float().mean() == pytest.approx(0.5, abs=0.15)
+
+
+def test_configuration_of_cvse_without_consensus_share_is_unchanged():
+    """Its fingerprint and the dimensions of its embeddings are those of models that were saved before."""
+    plain, shared = (
+        {"name": "cvse", "concepts": 5, "concept_size": 3, "consensus_share": share} for share in (0.0, 0.1)
+    )
+    one, other = built("cvse", system=plain), built("cvse", system=shared)
+    assert "consensus_share" not in one.architecture()["system"]
+    assert other.architecture()["system"]["consensus_share"] == 0.1
+    assert (one.embed_size, other.embed_size) == (SIZE, 2 * SIZE)
+    batch = inputs()
+    assert one(batch["images"], batch["tokens"])[0].shape == (3, SIZE)
 
 
 def test_sco_equals_gated_concepts_and_generated_captions():

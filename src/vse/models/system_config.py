@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_serializer
 
 from vse._util.strict import Strict
 from vse.errors import unknown_choice
@@ -80,6 +80,12 @@ class CVSEConfig(Strict):
     consensus_share: Share = 0.0
     sharpness: Annotated[float, Field(gt=0, le=1000)] = 10.0
     dropout: Dropout = 0.4
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, write: Any) -> dict[str, Any]:
+        """Leave a ``consensus_share`` of 0 out, so that fingerprints of models without it stay as they were."""
+        plain: dict[str, Any] = write(self)
+        return {key: value for key, value in plain.items() if key != "consensus_share" or value}
 
 
 class SCOConfig(Strict):

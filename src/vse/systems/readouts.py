@@ -154,9 +154,9 @@ class Consensus(Readout):
         label_share: float,
         fusion: float,
         training_fusion: float | None,
-        consensus_share: float,
         sharpness: float,
         dropout: float,
+        consensus_share: float = 0.0,
     ) -> None:
         super().__init__(inner)
         self.text = text
