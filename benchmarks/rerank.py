@@ -9,7 +9,8 @@ re-ranker orders its first K candidates in both directions. All pairs that the l
 thread; every smaller K is computed from them. The time of a query is that of a text query of the first stage, whose
 gallery is encoded, measured one query at a time, and K times the time of one pair. Three points matter:
 
-    equal   the smallest K whose figure reaches that of the full ranking by the re-ranker, within ``--within``
+    equal   the smallest K whose figure reaches that of the full ranking by the re-ranker, within ``--within``; none if
+            the first stage alone reaches it, which the plot and the last lines then say
     best    the K with the highest figure
     above   the largest K whose figure is no lower than that of the first stage alone
 
@@ -67,7 +68,7 @@ def curve(
     whole_test = test.rank(scores, gallery)
     items, texts = len(whole_test.images), len(whole_test.texts)
     whole = items * texts <= full
-    depths = sorted({min(each, max(items, texts)) for each in (*depths, *([max(items, texts)] if whole else []))})
+    depths = sorted({min(each, max(items, texts)) for each in (0, *depths, *([max(items, texts)] if whole else []))})
     timed = {"seconds": 0.0, "asked": 0}
     plain = score_pairs_of(second, pairs_data.images, test.texts)
 
@@ -115,10 +116,21 @@ def query_seconds(first: Any, texts: Sequence[str], gallery: Any, depth: int) ->
     return float(np.median(seconds[1:]))
 
 
-def equal_point(points: Sequence[dict], figure: str, within: float) -> dict:
-    """Return the first point whose figure reaches that of the last one, the deepest, up to ``within``."""
+def equal_point(points: Sequence[dict], figure: str, within: float) -> dict | None:
+    """Return the first point whose figure reaches that of the last one, the deepest, up to ``within``.
+
+    None if the first stage alone reaches it: the full ranking by the re-ranker is no better, and no K is needed for it.
+    """
     target = points[-1][figure] - within
-    return next(point for point in points if point[figure] >= target)
+    found = next(point for point in points if point[figure] >= target)
+    return None if found["depth"] == 0 else found
+
+
+def no_equal(points: Sequence[dict], figure: str, name: str, within: float) -> str:
+    """Return the words for a re-ranker that is no better than the first stage."""
+    first, last = points[0][figure], points[-1][figure]
+    how = f"{name} ({last:.1f}) is {'worse than' if last < first else 'as good as'} the first stage ({first:.1f})"
+    return how + (f", within {within:g}" if within else "")
 
 
 def best_point(points: Sequence[dict], figure: str) -> dict:
@@ -131,6 +143,14 @@ def last_above(points: Sequence[dict], figure: str) -> dict:
     return [point for point in points if point[figure] >= points[0][figure]][-1]
 
 
+def marks(found: dict, depth: int) -> str:
+    """Return which of the three points a row of the table is."""
+    named = [name for name in ("equal", "best", "above") if found[name] is not None and found[name]["depth"] == depth]
+    if depth == 0 and found["equal"] is None:
+        named.insert(0, "no equal")
+    return ", ".join(named)
+
+
 def draw(found: dict, figure: str, within: float, path: Path) -> None:
     """Plot the figure against the time of a query, with the point of equal quality marked."""
     import matplotlib
@@ -138,21 +158,26 @@ def draw(found: dict, figure: str, within: float, path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    points, equal = found["points"], equal_point(found["points"], figure, within)
+    points = found["points"]
+    equal = equal_point(points, figure, within)
     plot, axes = plt.subplots(figsize=(6, 3.6))
     axes.plot([p["milliseconds"] for p in points], [p[figure] for p in points], marker="o", color="#1d4ed8")
     for point in points:
         axes.annotate(f"K={point['depth']}", (point["milliseconds"], point[figure]), (3, -11), **NEAR)
     name = "full ranking" if found["full_ranking"] else f"K={points[-1]['depth']}"
     axes.axhline(points[-1][figure], linestyle=":", color="#666666")
-    axes.plot(equal["milliseconds"], equal[figure], marker="*", markersize=15, color="#d62828", linestyle="none")
     axes.axhline(points[0][figure], linestyle="--", color="#999999", linewidth=0.8)
     best = best_point(points, figure)
     axes.plot(
         best["milliseconds"], best[figure], marker="D", markersize=8, color="#12665c", linestyle="none", alpha=0.7
     )
-    label = f"quality of the {name} at K={equal['depth']}"
-    axes.annotate(label, (equal["milliseconds"], equal[figure]), (8, 8), **{**NEAR, "color": "#d62828"})
+    if equal is None:
+        text = f"no point of equal quality: {no_equal(points, figure, name, within)}"
+        axes.set_title(text, fontsize=8, color="#d62828")
+    else:
+        axes.plot(equal["milliseconds"], equal[figure], marker="*", markersize=15, color="#d62828", linestyle="none")
+        text = f"quality of the {name} at K={equal['depth']}"
+        axes.annotate(text, (equal["milliseconds"], equal[figure]), (8, 8), **{**NEAR, "color": "#d62828"})
     axes.set_xscale("log")
     axes.set_xlabel("milliseconds per query")
     axes.set_ylabel(figure)
@@ -196,10 +221,14 @@ def main(arguments: Sequence[str] | None = None) -> dict:
         row = (
             f"{point['depth']:>5} {point['pairs_per_query']:>11.1f} {point['milliseconds']:>9.2f} {point['rsum']:>6.1f}"
         )
-        print(f"{row} {point['i2t_r1']:>8.1f} {point['t2i_r1']:>8.1f}")
+        print(f"{row} {point['i2t_r1']:>8.1f} {point['t2i_r1']:>8.1f}  {marks(found, point['depth'])}".rstrip())
     reached = "the full ranking" if found["full_ranking"] else f"K = {found['points'][-1]['depth']}"
     at = found["equal"]
-    print(f"{given.figure} of {reached} is reached at K = {at['depth']}, {at['milliseconds']:.1f} ms per query")
+    if at is None:
+        worse = no_equal(found["points"], given.figure, reached, given.within)
+        print(f"{given.figure}: no point of equal quality: {worse}")
+    else:
+        print(f"{given.figure} of {reached} is reached at K = {at['depth']}, {at['milliseconds']:.1f} ms per query")
     at = found["best"]
     print(f"{given.figure} is highest at K = {at['depth']}, {at['milliseconds']:.1f} ms per query")
     print(f"{given.figure} is no lower than that of the first stage up to K = {found['above']['depth']}")

@@ -12,14 +12,19 @@ from safetensors.numpy import load_file
 from tests.training.support import WIDTH, write_pairs
 
 from vse.cli.main import main
+from vse.data import open_data
+from vse.evaluation import MatrixScores
+from vse.evaluation.retrieval_test import RetrievalTest
 from vse.experiments import bench as module
-from vse.experiments.bench import DEPTH, RERANKED, SYSTEMS, best_systems, further_seeds
-from vse.experiments.grid.compare import TrainedSeed
+from vse.experiments.bench import DEPTH, ENSEMBLE, MEMBERS, RERANKED, SYSTEMS, best_systems, further_seeds
+from vse.experiments.grid.compare import TrainedSeed, recipe_of
 from vse.experiments.image_table import RECIPE
+from vse.experiments.plan import Grid
+from vse.models.storage import load_model
 from vse.training.recipes import read_recipe
 from vse.training.result import TrainingResult
 
-ROWS = ("VSE++", "DE", "SCAN t2i")
+ROWS = ("VSE++", "DE", ENSEMBLE.label)
 LITTLE = tuple(
     f"model.architecture.{name}={value}"
     for name, value in (("hidden_size", 16), ("num_hidden_layers", 1), ("intermediate_size", 16))
@@ -42,7 +47,7 @@ def bench(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TrainingResult, "draw", lambda *_: None)  # takes longer than a tiny training
         patch.setattr(module, "TIMED", 0.0)
-        patch.setattr(module, "RERANKED", replace(RERANKED, changes=LITTLE))
+        patch.setattr(module, "RERANKED", replace(RERANKED, changes=(*RERANKED.changes, *LITTLE)))
         assert run(folder, rows=(*ROWS, RERANKED.label)) == 0
     return folder, json.loads((folder / "out/result.json").read_text())
 
@@ -57,14 +62,14 @@ def run(folder, *options, rows=ROWS):
 def test_bench_ranks_systems_of_both_families(bench):
     """Each row has its figures with an interval around them, and what it cost."""
     _, result = bench
-    assert [row["label"] for row in result["rows"]] == ["VSE++", "VSE∞", "DE", "SCAN t2i", RERANKED.label]
+    assert [row["label"] for row in result["rows"]] == ["VSE++", "VSE∞", "DE", *MEMBERS, ENSEMBLE.label, RERANKED.label]
     for row in result["rows"]:
         low, high = row["rsum_interval"]
         assert 0 <= low <= high <= 600
         assert row["training_seconds"] > 0
         assert row["scoring_seconds_per_million_pairs"] > 0
         assert row["test_seconds"] > 0
-        assert row["seeds"][0]["pairs_seen"] == 2 * row["batch_size"] == 32
+        assert row["seeds"][0]["pairs_seen"] == (64 if row["label"] == ENSEMBLE.label else 2 * row["batch_size"])
         assert [each["seed"] for each in row["seeds"]] == [0]
         assert row["mean"]["rsum"] == pytest.approx(row["seeds"][0]["test"]["rsum"])
     assert result["test"]["protocol"] == "all"
@@ -73,7 +78,7 @@ def test_bench_ranks_systems_of_both_families(bench):
 def test_bench_counts_the_values_of_saved_models(bench):
     """Parameters are those in the file of the best model."""
     _, result = bench
-    for row in result["rows"][:-1]:
+    for row in [each for each in result["rows"] if each["label"] not in {ENSEMBLE.label, RERANKED.label}]:
         weights = load_file(f"{row['seeds'][0]['folder']}/best/model.safetensors")
         assert row["parameters"] == sum(int(np.prod(each.shape)) for each in weights.values())
 
@@ -82,7 +87,8 @@ def test_bench_writes_table_and_plot(bench):
     """The table has a line for each system and names the protocol; the plot is an image."""
     folder, result = bench
     table = (folder / "out/table.md").read_text()
-    assert table.startswith("| system | rsum | 95 % | seeds | epochs × batch | pairs seen | training, s | parameters |")
+    heads = "| rsum | 95 % | seeds | epochs × batch | pairs seen | training, s | parameters |"
+    assert table.startswith(f"| system (augmentation: none) {heads}")
     assert "| 1 × 16 |" in table
     assert all(f"\n| {row['label']}" in table for row in result["rows"])
     assert "Protocol all on data test" in table
@@ -92,7 +98,7 @@ def test_bench_writes_table_and_plot(bench):
 def test_bench_reads_finished_systems_again(bench, capsys, monkeypatch):
     """A second call trains and ranks nothing, and keeps the rows of the first one that it does not name."""
     folder, result = bench
-    monkeypatch.setattr(module, "RERANKED", replace(RERANKED, changes=LITTLE))
+    monkeypatch.setattr(module, "RERANKED", replace(RERANKED, changes=(*RERANKED.changes, *LITTLE)))
     assert run(folder, "--json", rows=ROWS[1:2]) == 0
     assert json.loads(capsys.readouterr().out)["rows"] == result["rows"]
 
@@ -108,6 +114,23 @@ def test_bench_reranks_the_first_stage_with_a_cross_encoder(bench):
     assert second["training_seconds"] > first["training_seconds"]
     assert second["depth"] == DEPTH
     assert "the first 20 candidates" in (folder / "out/table.md").read_text()
+
+
+def test_bench_averages_the_scores_of_both_directions_of_scan(bench):
+    """The row ranks by the mean of the scores of both models, trains nothing, and costs what both cost."""
+    folder, result = bench
+    first, second, both = result["rows"][3:6]
+    data = open_data(folder / "data", "test")
+    test = RetrievalTest.of(data)
+    models = [load_model(Path(each["seeds"][0]["folder"], "best")) for each in (first, second)]
+    one, other = (each.score_pairs(data.images, test.texts, unknown="allow") for each in models)
+    expected = test.rank(MatrixScores((one + other) / 2)).metrics.figures()
+    assert both["mean"] == pytest.approx(expected)
+    assert expected != test.rank(MatrixScores(one)).metrics.figures()
+    for cost in ("parameters", "training_seconds", "scoring_seconds_per_million_pairs"):
+        assert both[cost] == pytest.approx(first[cost] + second[cost])
+    assert both["seeds"][0]["dev_rsum"] is None
+    assert f"{ENSEMBLE.label}: the mean of the scores of two systems" in (folder / "out/table.md").read_text()
 
 
 def test_bench_leaves_out_rows_of_other_settings(bench, capsys, monkeypatch):
@@ -136,6 +159,16 @@ def test_bench_has_a_recipe_for_every_row():
     assert len({each.key for each in SYSTEMS}) == len({each.label for each in SYSTEMS}) == len(SYSTEMS)
     assert {recipe.data.path for recipe in recipes} == {"data/flickr8k-projected"}
     assert {recipe.model.image.feature_size for recipe in recipes} == {256}
+    liwe = next(recipe for each, recipe in zip(SYSTEMS, recipes, strict=True) if each.label == "LIWE")
+    assert liwe.loss.negatives == "blended"
+
+
+def test_bench_trains_every_row_at_equal_augmentation():
+    """None on either side, unless --set gives all rows the same."""
+    for change, expected in (((), {("none", "none")}), (('augmentation.image="drop"',), {("drop", "none")})):
+        grid = Grid("bench", "", (), changes=change)
+        used = [recipe_of(grid, each, 0).augmentation for each in (*SYSTEMS, RERANKED)]
+        assert {(each.image, each.text) for each in used} == expected
 
 
 @pytest.mark.parametrize(

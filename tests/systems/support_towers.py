@@ -35,7 +35,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     },
     "de": {"system": "de", "image": REGION, "text": BIGRU},
     "cvse": {
-        "system": {"name": "cvse", "concepts": 5, "concept_size": 3, "dropout": 0.0},
+        "system": {"name": "cvse", "concepts": 5, "concept_size": 3, "dropout": 0.0, "consensus_share": 0.05},
         "image": REGION,
         "text": BIGRU,
     },

@@ -13,12 +13,13 @@ from tests.systems.support_pairs import SYSTEMS, WIDTH, pair_config, pair_model
 import vse
 from vse.cli.main import main
 from vse.errors import InputError
-from vse.models.card import save_with_card
+from vse.models.card import escaped, save_with_card
 from vse.models.config import ModelConfig, read_config
 from vse.models.inspection import inspect_folder
 from vse.models.protocols import CandidateScorer, PairScorer
 from vse.models.storage import create_model, load_model
 from vse.systems.pair_model import PairModel
+from vse.systems.registry import DIFFERENCES
 
 TOKENIZER = word_tokenizer()
 TEXTS = ["a dog", "two dogs run in the snow", "a man and a dog"]
@@ -64,7 +65,9 @@ def test_saved_system_of_pairs_scores_the_same(system, tmp_path, monkeypatch):
     np.testing.assert_array_equal(loaded.score_pairs(images, TEXTS), scores)
     assert loaded.fingerprint() == model.fingerprint()
     assert loaded.config == model.config
-    assert system.upper() in (folder / "README.md").read_text()
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert system.upper() in card
+    assert escaped(DIFFERENCES[system]) in card
     report = inspect_folder(folder)
     assert report.capabilities == model.capabilities
     assert [tower.pooling for tower in report.towers] == ["none", "none"]

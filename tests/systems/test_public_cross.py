@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import torch
 from PIL import Image
 from tests.models.published import transformers, word_piece_tokenizer
+from tests.support_hub import fake_hub
 from tests.support_models import picture
 
 import vse
@@ -38,12 +40,21 @@ def config_of(kind: str) -> Any:
         text = {**wide, "vocab_size": WORDS, "max_position_embeddings": 24}
         vision = {"hidden_size": 64, "num_hidden_layers": 1, "image_size": 32, "patch_size": 16}
         return library.BridgeTowerConfig(**wide, text_config=text, vision_config=vision)
+    if kind == "visual_bert":
+        return library.VisualBertConfig(**SMALL, vocab_size=WORDS, visual_embedding_dim=10, max_position_embeddings=20)
     layers = {"l_layers": 1, "x_layers": 1, "r_layers": 1, "visual_feat_dim": 6}
     return library.LxmertConfig(
         vocab_size=WORDS, hidden_size=16, intermediate_size=24, num_attention_heads=2, num_qa_labels=3, **layers
     )
 
 
+NETWORKS = {
+    "vilt": "ViltForImageAndTextRetrieval",
+    "blip": "BlipForImageTextRetrieval",
+    "bridgetower": "BridgeTowerForImageAndTextRetrieval",
+    "lxmert": "LxmertForPreTraining",
+    "visual_bert": "VisualBertForPreTraining",
+}
 PROCESSORS = {
     "vilt": {"size": {"shortest_edge": 32}, "size_divisor": 16},
     "blip": {"size": {"height": 32, "width": 32}},
@@ -55,14 +66,8 @@ PROCESSORS = {
 def folders(tmp_path_factory) -> dict[str, Path]:
     """One model of each kind, saved by transformers."""
     library, base = transformers(), tmp_path_factory.mktemp("public")
-    names = {
-        "vilt": "ViltForImageAndTextRetrieval",
-        "blip": "BlipForImageTextRetrieval",
-        "bridgetower": "BridgeTowerForImageAndTextRetrieval",
-        "lxmert": "LxmertForPreTraining",
-    }
     found = {}
-    for kind, name in names.items():
+    for kind, name in NETWORKS.items():
         torch.manual_seed(3)
         model = getattr(library, name)(config_of(kind)).eval()
         with torch.no_grad():
@@ -91,14 +96,16 @@ def direct(kind: str, folder: Path, items: list[Any]) -> np.ndarray:
     """The scores by the library's own model and processor, one pair at a time."""
     library = transformers()
     tokenizer = library.AutoTokenizer.from_pretrained(folder)
-    names = {"vilt": "ViltForImageAndTextRetrieval", "blip": "BlipForImageTextRetrieval"}
-    names |= {"bridgetower": "BridgeTowerForImageAndTextRetrieval", "lxmert": "LxmertForPreTraining"}
-    model = getattr(library, names[kind]).from_pretrained(folder).eval()
+    model = getattr(library, NETWORKS[kind]).from_pretrained(folder).eval()
     scores = np.empty((len(items), len(TEXTS)))
     for row, item in enumerate(items):
         if kind == "lxmert":
             regions = torch.from_numpy(item)[None]
             seen = {"visual_feats": regions[..., :-4], "visual_pos": regions[..., -4:]}
+        elif kind == "visual_bert":
+            ones = torch.ones(1, REGIONS, dtype=torch.long)
+            seen = {"visual_embeds": torch.from_numpy(item)[None], "visual_attention_mask": ones}
+            seen["visual_token_type_ids"] = ones
         else:
             name = {"vilt": "Vilt", "blip": "Blip", "bridgetower": "BridgeTower"}[kind]
             processor = getattr(library, f"{name}ImageProcessorPil").from_pretrained(folder)
@@ -110,6 +117,8 @@ def direct(kind: str, folder: Path, items: list[Any]) -> np.ndarray:
                 found = model(**given)
             if kind == "vilt":
                 scores[row, column] = float(found.logits[0, 0])
+            elif kind == "visual_bert":  # class 0 is "follows"
+                scores[row, column] = float(found.seq_relationship_logits[0] @ torch.tensor([1.0, -1.0]))
             else:
                 logits = {"blip": "itm_score", "bridgetower": "logits", "lxmert": "cross_relationship_score"}[kind]
                 pair = getattr(found, logits)[0]
@@ -117,14 +126,14 @@ def direct(kind: str, folder: Path, items: list[Any]) -> np.ndarray:
     return scores
 
 
-@pytest.mark.parametrize("kind", ["vilt", "blip", "bridgetower", "lxmert"])
+@pytest.mark.parametrize("kind", NETWORKS)
 def test_public_cross_encoder_scores_as_transformers_does(kind, folders, pictures):
     """Pixels, tokens and heads are the library's: batches of several pairs equal single calls to 1e-4."""
     model = vse.load(str(folders[kind]))
     assert isinstance(model, PairScorer)
     assert isinstance(model, CandidateScorer)
     items: list[Any] = [str(path) for path in pictures]
-    if kind == "lxmert":
+    if kind not in PROCESSORS:
         items = list(np.random.default_rng(0).random((3, REGIONS, 10)).astype(np.float32))
     found = model.score_pairs(items, TEXTS)
     wanted = direct(kind, folders[kind], items)
@@ -132,16 +141,33 @@ def test_public_cross_encoder_scores_as_transformers_does(kind, folders, picture
     np.testing.assert_allclose(found, wanted, atol=1e-4)
     rows, columns = np.array([2, 0, 1]), np.array([1, 1, 0])
     np.testing.assert_allclose(model.score_candidates(items, TEXTS, rows, columns), found[rows, columns], atol=1e-5)
-    assert model.capabilities.images == (kind != "lxmert")
+    assert model.capabilities.images == (kind in PROCESSORS)
+    assert model.reads_boxes == (kind == "lxmert")
     assert len(model.fingerprint()) == 16
-    if kind != "lxmert":
+    if kind in PROCESSORS:
         content = [Path(path).read_bytes() for path in items]
         reranker = load_reranker(str(folders[kind]))
         np.testing.assert_allclose(reranker.score(content, TEXTS[0]), found[:, 0], atol=1e-5)
 
 
+def test_reranker_of_the_hub_is_loaded_at_a_revision(folders, tmp_path, monkeypatch):
+    """Behind ``@``, with slashes or ``%2F``; a folder of that name comes first."""
+    online = fake_hub(monkeypatch, folders["blip"], tmp_path / "cache")
+    for source in ("owner/model@refs/pr/3", "hub:owner/model@refs%2Fpr%2F3"):
+        online.asked.clear()
+        assert load_reranker(source).model.fingerprint() == vse.load(folders["blip"]).fingerprint()
+        assert {options["revision"] for *_, options in online.asked} == {"refs/pr/3"}
+    with pytest.raises(InputError, match=r"'owner/model@': no revision behind '@'"):
+        load_reranker("owner/model@")
+    online.asked.clear()
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(folders["blip"], "owner/model@mine")
+    assert load_reranker("owner/model@mine").name == "owner/model@mine"
+    assert online.asked == []
+
+
 def test_public_cross_encoders_that_cannot_score_are_refused(folders, tmp_path, pictures):
-    """Another head, VisualBERT, pickled weights, absurd sizes, regions for a search: each one line."""
+    """Another head, pickled weights, absurd sizes, regions for a search: each one line."""
 
     def changed(name: str, **values: Any) -> str:
         place = tmp_path / name
@@ -156,7 +182,7 @@ def test_public_cross_encoders_that_cannot_score_are_refused(folders, tmp_path, 
         InputError, match=r"names ViltForQuestionAnswering, which has no head .*; expected ViltForImage"
     ):
         vse.load(changed("question", architectures=["ViltForQuestionAnswering"]))
-    with pytest.raises(InputError, match="VisualBERT has no head that scores an image with a text"):
+    with pytest.raises(InputError, match=r"names ViltForImage.*; expected VisualBertForPreTraining"):
         vse.load(changed("visual", model_type="visual_bert"))
     with pytest.raises(InputError, match="num_hidden_layers"):
         vse.load(changed("deep", num_hidden_layers=10_000))
@@ -172,6 +198,8 @@ def test_public_cross_encoders_that_cannot_score_are_refused(folders, tmp_path, 
         load_reranker(str(folders["lxmert"]))
     with pytest.raises(InputError, match=r"image 0 is 'a.jpg'; .* takes sets of features with boxes \(N, 10\)"):
         vse.load(str(folders["lxmert"])).score_pairs(["a.jpg"], TEXTS)
+    with pytest.raises(InputError, match=r"image 0 is an array \(5, 9\); .* takes sets of features \(N, 10\)"):
+        vse.load(str(folders["visual_bert"])).score_pairs([np.zeros((5, 9), np.float32)], TEXTS)
     with pytest.raises(InputError, match=r"a public cross-encoder \(vilt\)"):
         inspect_folder(folders["vilt"])
     bad = tmp_path / "bad.png"

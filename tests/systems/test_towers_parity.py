@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 import torch
 from tests.systems import naive_towers as naive
-from tests.systems.support_towers import GRAPH_F30K, REGION, SYSTEMS, WORDS, built, inputs, rows_of, state_of
+from tests.systems.support_towers import GRAPH_F30K, REGION, SIZE, SYSTEMS, WORDS, built, inputs, rows_of, state_of
 from torch.autograd import gradcheck
 
 from vse.inputs.vocabulary import character_tokenizer
@@ -113,6 +114,10 @@ def test_cvse_equals_loops_over_concepts():
     for number in range(3):
         assert_rows(images[number], image[number])
         assert_rows(texts[number], text[number])
+    seen, read = model(batch["images"], batch["tokens"], batch["image_lengths"], batch["text_lengths"])
+    sides = (list(zip(levels[0], levels[2], strict=True)) for levels in (image, text))
+    scores = [0.95 * f @ g + 0.05 * c @ d for (f, c), (g, d) in itertools.product(*sides)]
+    np.testing.assert_allclose((seen @ read.T).detach().numpy().ravel(), scores, **CLOSE)
     divergence = [
         sum(t * math.log(t / v) for t, v in zip(*pair, strict=True)) for pair in zip(text[3], image[3], strict=True)
     ]
@@ -134,6 +139,19 @@ def test_cvse_drops_words_and_fuses_otherwise_in_training():
     embedded, which = encoder.train()._distinct(same)
     assert len(embedded[which].unique(dim=0)) > 1
     assert (embedded == 0).float().mean() == pytest.approx(0.5, abs=0.15)
+
+
+def test_configuration_of_cvse_without_consensus_share_is_unchanged():
+    """Its fingerprint and the dimensions of its embeddings are those of models that were saved before."""
+    plain, shared = (
+        {"name": "cvse", "concepts": 5, "concept_size": 3, "consensus_share": share} for share in (0.0, 0.1)
+    )
+    one, other = built("cvse", system=plain), built("cvse", system=shared)
+    assert "consensus_share" not in one.architecture()["system"]
+    assert other.architecture()["system"]["consensus_share"] == 0.1
+    assert (one.embed_size, other.embed_size) == (SIZE, 2 * SIZE)
+    batch = inputs()
+    assert one(batch["images"], batch["tokens"])[0].shape == (3, SIZE)
 
 
 def test_sco_equals_gated_concepts_and_generated_captions():
@@ -210,9 +228,9 @@ def test_padding_changes_no_embedding_or_auxiliary_loss(name):
 
 
 @pytest.mark.parametrize("name", AUXILIARY)
-def test_training_embeds_as_inference_does(name):
+def test_auxiliary_sides_begin_with_the_embeddings_of_training(name):
     """The first tensor of each side is what the towers return."""
-    model, batch = built(name), inputs()
+    model, batch = built(name).train(), inputs()
     with torch.no_grad():
         for side, embedding in zip(sides_of(model, batch), model(**batch), strict=True):
             torch.testing.assert_close(side[0], embedding, rtol=1e-7, atol=1e-7)

@@ -22,8 +22,11 @@ from vse.errors import InputError
 from vse.evaluation.retrieval_test import evaluate_split
 from vse.inputs.vocabulary import Vocabulary
 from vse.models import inspect_folder
+from vse.models.card import escaped
+from vse.models.pair_options import OPTIONS as PAIR_SYSTEMS
 from vse.models.storage import read_weights
 from vse.systems.concepts import Concepts, choose_concepts
+from vse.systems.registry import DIFFERENCES
 from vse.systems.registry import SYSTEMS as REGISTRY
 from vse.training import train
 from vse.training.data import open_splits
@@ -89,8 +92,19 @@ def test_inspection_counts_parameters_of_training_alone(runs):
         wanted = sum(value.numel() for key, value in extra.items() if not key.endswith("of_token"))
         assert (report.system, report.training_parameters) == (name, wanted)
         assert (wanted > 0) == (name in GENERATING)
+        assert report.embed_size == vse.load(folder / "best").encode_texts(["a"], unknown="allow").shape[1]
         assert ("only training needs" in _system(report)) == (name in GENERATING)
         assert json.dumps(report.to_json())
+
+
+def test_cards_and_docs_say_how_each_system_differs(runs):
+    """The same line in both, from one place; every named system has one."""
+    docs = (Path(__file__).parents[2] / "docs/systems.md").read_text(encoding="utf-8")
+    assert {*REGISTRY, *PAIR_SYSTEMS} == {*DIFFERENCES}
+    for name, line in DIFFERENCES.items():
+        assert f"| {name.upper()} | {line} |" in docs
+    for name, folder in runs.items():
+        assert escaped(DIFFERENCES[name]) in (folder / "best/README.md").read_text(encoding="utf-8")
 
 
 def test_concepts_are_words_of_training_captions(runs, data):
@@ -194,11 +208,22 @@ def test_concepts_need_captions():
         ),
         (
             "coco-butd-region-bigru-cvse",
-            {"model.system.fusion": 0.9, "model.system.training_fusion": 0.85, "optimizer.clip": 2 / 3},
+            {
+                "model.system.fusion": 0.9,
+                "model.system.training_fusion": 0.85,
+                "model.system.consensus_share": 0.05,
+                "optimizer.clip": 2 / 3,
+            },
         ),
         (
             "f30k-butd-region-bigru-cvse",
-            {"model.system.fusion": 0.85, "schedule.epochs": 50, "schedule.decay_epochs": 25, "optimizer.clip": 2 / 3},
+            {
+                "model.system.fusion": 0.85,
+                "model.system.consensus_share": 0.05,
+                "schedule.epochs": 50,
+                "schedule.decay_epochs": 25,
+                "optimizer.clip": 2 / 3,
+            },
         ),
         ("coco-butd-region-bert-de", {"loss.objective": "contrastive", "model.text.kind": "transformer"}),
         ("f30k-resnet152-grid-gru-sco", {"model.system.concepts": 256, "loss.margin": 0.2, "model.text.kind": "gru"}),

@@ -140,13 +140,34 @@ def test_eval_command_reranks_with_scan_and_scores_no_other_pairs(data, first_st
     assert deep == pytest.approx(alone)
 
 
-@pytest.mark.parametrize("second", ["cross", "scan"])
-def test_rerank_benchmark_draws_the_curve_of_a_tiny_test(second, data, first_stage, whole, scan, tmp_path):
-    """Depth 0 is the first stage, the last point the whole ranking, and the marked point reaches its quality."""
+def rerank_benchmark():
     path = Path(__file__).parents[2] / "benchmarks/rerank.py"
     spec = importlib.util.spec_from_file_location("rerank_benchmark", path)
     benchmark = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(benchmark)
+    return benchmark
+
+
+def test_rerank_benchmark_says_that_no_depth_has_equal_quality(tmp_path):
+    """A re-ranker that is worse than the first stage has no such point; K = 0 is none."""
+    benchmark = rerank_benchmark()
+    points = [
+        {"depth": depth, "rsum": rsum, "milliseconds": 1.0 + depth} for depth, rsum in ((0, 300), (1, 301), (9, 290))
+    ]
+    assert benchmark.equal_point(points, "rsum", 0.0) is None
+    assert benchmark.equal_point([*points[:2], points[1] | {"depth": 9}], "rsum", 0.0) == points[1]
+    said = benchmark.no_equal(points, "rsum", "full ranking", 0.0)
+    assert said == "full ranking (290.0) is worse than the first stage (300.0)"
+    found = {"points": points, "full_ranking": True, "equal": None, "best": points[1], "above": points[1]}
+    assert [benchmark.marks(found, depth) for depth in (0, 1, 9)] == ["no equal", "best, above", ""]
+    benchmark.draw(found, "rsum", 0.0, tmp_path / "c.png")
+    assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("second", ["cross", "scan"])
+def test_rerank_benchmark_draws_the_curve_of_a_tiny_test(second, data, first_stage, whole, scan, tmp_path):
+    """Depth 0 is the first stage, the last point the whole ranking, and the marked point reaches its quality."""
+    benchmark = rerank_benchmark()
     places = ["--out", str(tmp_path / "c.json"), "--plot", str(tmp_path / "c.png")]
     model = scan if second == "scan" else str(whole / "best")
     found = benchmark.main([first_stage, model, "--data", str(data), "--depths", "0,1,3", *places])
@@ -158,7 +179,8 @@ def test_rerank_benchmark_draws_the_curve_of_a_tiny_test(second, data, first_sta
     assert pairs[-1] == pytest.approx(6 * 12)
     assert points[0]["rsum"] == pytest.approx(evaluate(first_stage, data, samples=5).results[0].metrics.rsum)
     assert points[-1]["rsum"] == pytest.approx(evaluate(model, data, samples=5).results[0].metrics.rsum)
-    assert found["equal"]["rsum"] >= points[-1]["rsum"]
+    gained = points[-1]["rsum"] > points[0]["rsum"]
+    assert found["equal"]["rsum"] >= points[-1]["rsum"] if gained else found["equal"] is None
     assert found["best"]["rsum"] == max(point["rsum"] for point in points)
     assert found["above"]["rsum"] >= points[0]["rsum"]
     assert (tmp_path / "c.png").stat().st_size < 100_000

@@ -161,6 +161,7 @@ PAIRS = ("scan-t2i", "scan-i2t", "scan", "imram", "caan")
 """Systems that score pairs; ``scan`` is the ensemble of its two directions."""
 SMALL_PAIRS = {f"flickr8k-small-{system}" for system in ("scan-t2i", "scan-i2t", "imram", "caan")}
 PAIR_RECIPES = {f"{data}-butd-region-bigru-{system}" for data in ("coco", "f30k") for system in PAIRS} | SMALL_PAIRS
+PAIR_RECIPES |= {"flickr8k-small-scan"}
 
 SYSTEMS = {f"{data}-butd-region-bigru-{name}" for data in DATA for name in ("vsrn", "liwe", "cvse")}
 SYSTEMS |= {f"{data}-butd-region-bert-de" for data in DATA}

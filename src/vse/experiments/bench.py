@@ -17,11 +17,20 @@ from vse.errors import InputError, unknown_choice
 from vse.evaluation.bootstrap import SAMPLES
 from vse.evaluation.rerank import RerankedScores, score_pairs_of
 from vse.evaluation.retrieval_test import model_scores
-from vse.evaluation.scores import DotScores
+from vse.evaluation.scores import DotScores, MeanScores
 from vse.experiments.bench_report import BenchResult, Cost, SystemRow
-from vse.experiments.grid.compare import TestSplit, TrainedSeed, measure_grid, recipe_of, scoring_seconds, train_grid
+from vse.experiments.grid.compare import (
+    Row,
+    TestSplit,
+    TrainedSeed,
+    measure_grid,
+    own_scores,
+    recipe_of,
+    scoring_seconds,
+    train_grid,
+)
 from vse.experiments.grid.report import common_values, rows_of, train_for_test
-from vse.experiments.image_table import RECIPE, VSE_PLUS_PLUS, prepare
+from vse.experiments.image_table import NO_IMAGE_DROP, NO_TEXT_DROP, RECIPE, VSE_PLUS_PLUS, prepare
 from vse.experiments.plan import Call, Grid, Variant
 from vse.models.protocols import CandidateScorer
 from vse.models.storage import WEIGHTS, load_model, read_weights
@@ -31,24 +40,29 @@ from vse.training.recipes import toml_text
 from vse.training.result import TrainingResult
 from vse.training.run_folder import RESULT, RUN
 
+EQUAL = (*NO_IMAGE_DROP, *NO_TEXT_DROP)
+"""No row has augmentation, which alone changes rsum by more than some systems differ; ``--set`` gives all the same."""
 SYSTEMS = (
     Variant("UVS", RECIPE, (*VSE_PLUS_PLUS, 'loss.negatives="all"')),
     Variant("VSE++", RECIPE, VSE_PLUS_PLUS),
-    Variant("VSE∞", RECIPE),
-    Variant("SCO", f"{RECIPE}-sco"),
-    Variant("GXN", f"{RECIPE}-gxn"),
-    Variant("LIWE", f"{RECIPE}-liwe"),
-    Variant("VSRN", f"{RECIPE}-vsrn"),
-    Variant("CVSE", f"{RECIPE}-cvse"),
-    Variant("DE", f"{RECIPE}-de"),
-    Variant("SCAN t2i", f"{RECIPE}-scan-t2i"),
-    Variant("SCAN i2t", f"{RECIPE}-scan-i2t"),
-    Variant("IMRAM", f"{RECIPE}-imram"),
-    Variant("CAAN", f"{RECIPE}-caan"),
+    Variant("VSE∞", RECIPE, EQUAL),
+    Variant("SCO", f"{RECIPE}-sco", EQUAL),
+    Variant("GXN", f"{RECIPE}-gxn", EQUAL),
+    Variant("LIWE", f"{RECIPE}-liwe", EQUAL),
+    Variant("VSRN", f"{RECIPE}-vsrn", EQUAL),
+    Variant("CVSE", f"{RECIPE}-cvse", EQUAL),
+    Variant("DE", f"{RECIPE}-de", EQUAL),
+    Variant("SCAN t2i", f"{RECIPE}-scan-t2i", EQUAL),
+    Variant("SCAN i2t", f"{RECIPE}-scan-i2t", EQUAL),
+    Variant("IMRAM", f"{RECIPE}-imram", EQUAL),
+    Variant("CAAN", f"{RECIPE}-caan", EQUAL),
 )
 """Every system that ranks a whole split."""
+MEMBERS = ("SCAN t2i", "SCAN i2t")
+ENSEMBLE = Variant("SCAN t2i + i2t", f"{RECIPE}-scan", EQUAL)
+"""The mean of the scores of :data:`MEMBERS`, which are trained anyway, as SCAN's paper has it."""
 FIRST = "VSE∞"
-RERANKED = Variant(f"{FIRST} + cross-encoder", f"{RECIPE}-cross-encoder")
+RERANKED = Variant(f"{FIRST} + cross-encoder", f"{RECIPE}-cross-encoder", EQUAL)
 """A cross-encoder that orders the first :data:`DEPTH` candidates of :data:`FIRST`, in both directions."""
 DEPTH = 20
 SEEDS = (0,)
@@ -71,12 +85,13 @@ def run(call: Call) -> BenchResult:
     """
     if call.recipe is not None:
         raise InputError(f"--recipe {call.recipe}: bench trains the recipes {RECIPE}-*: leave it out, or use --row")
-    known = [each.label for each in (*SYSTEMS, RERANKED)]
+    known = [each.label for each in (*SYSTEMS, ENSEMBLE, RERANKED)]
     for label in call.rows:
         if label not in known:
             raise InputError(unknown_choice("row", label, known))
     reranked = not call.rows or RERANKED.label in call.rows
-    wanted = {*(call.rows or known), *([FIRST] if reranked else [])}
+    both = MEMBERS if ENSEMBLE.label in call.rows else ()
+    wanted = {*(call.rows or known), *([FIRST] if reranked else []), *both}
     chosen = tuple(each for each in SYSTEMS if each.label in wanted)
     grid = Grid("bench", "All systems", chosen, changes=prepare(call).changes)
     seeds = call.chosen_seeds(SEEDS)
@@ -105,6 +120,7 @@ def _measure(trained: Sequence[TrainedSeed], where: TestSplit, call: Call) -> Be
         runs = [each.trained for each in row.seeds]
         cost = Cost(count_parameters(runs[0].result.model), _mean(runs, where), pair_cost(runs[0], where))
         rows.append(SystemRow(row, cost))
+        rows += _ensemble(rows, where, call) if row.variant.label == MEMBERS[-1] else []
     if second:
         (below,) = [each for each in rows if each.label == FIRST]
         place = replace(where, file=f"reranked-{DEPTH}-{where.file}")
@@ -125,6 +141,43 @@ def _measure(trained: Sequence[TrainedSeed], where: TestSplit, call: Call) -> Be
     result = BenchResult(tuple(rows), about, common_values([each.row for each in rows]), call.out, call.quick)
     result.save()
     return result
+
+
+def _ensemble(rows: Sequence[SystemRow], where: TestSplit, call: Call) -> list[SystemRow]:
+    """Return the row of :data:`ENSEMBLE` over the seeds that both members have; its costs are the sums of theirs."""
+    members = [each for each in rows if each.label in MEMBERS]
+    by_seed = [{run.trained.seed: run.trained for run in each.row.seeds} for each in members]
+    rising = [dict(zip(seeds, each.row.rising, strict=True)) for seeds, each in zip(by_seed, members, strict=True)]
+    seeds = [seed for seed in by_seed[0] if all(seed in each for each in by_seed)]
+    if len(members) < len(MEMBERS) or not seeds:
+        return []
+    found, spent = [], []
+    for seed in seeds:
+        runs = [each[seed] for each in by_seed]
+        first, *others = [each.result for each in runs]
+        both = replace(
+            first,
+            best={},  # dev was not ranked with their mean
+            steps=sum(each.result.steps for each in runs),
+            cpu_seconds=sum(each.result.cpu_seconds for each in runs),
+        )
+        marks = [str(read_json(each.model / "config.json")["fingerprint"])[:12] for each in others]
+        place = replace(where, file=f"with-{'-'.join(marks)}-{where.file}")  # the other model is part of the ranks
+        trained = replace(runs[0], variant=ENSEMBLE, result=both)
+        scores = partial(ensemble_scores, runs)
+        found += measure_grid([trained], place, call.report, scores=scores)[where.protocols[0].name]
+        spent.append(scoring_seconds(trained, place) or 0.0)
+    cost = Cost(
+        sum(each.cost.parameters for each in members),
+        float(np.mean(spent)),
+        sum(each.cost.pair_seconds for each in members),
+    )
+    return [SystemRow(Row(ENSEMBLE, tuple(found), tuple(any(each[seed] for each in rising) for seed in seeds)), cost)]
+
+
+def ensemble_scores(members: Sequence[TrainedSeed], _: TrainedSeed, where: TestSplit) -> MeanScores:
+    """Return the mean of the scores of trained models."""
+    return MeanScores([own_scores(each, where) for each in members])
 
 
 def _has(trained: Sequence[TrainedSeed], variant: Variant) -> bool:

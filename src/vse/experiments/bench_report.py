@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 HEADS = (
-    "system",
+    "system",  # and the augmentation of all rows, see BenchResult.heads
     "rsum",
     "95 %",
     "seeds",
@@ -127,7 +127,7 @@ class SystemRow:
                     "epochs": each.trained.result.epochs,
                     "pairs_seen": pairs_seen(each.trained),
                     "training_seconds": each.trained.result.cpu_seconds,
-                    "dev_rsum": each.trained.result.best["rsum"],
+                    "dev_rsum": each.trained.result.best.get("rsum"),
                     "test": each.metrics.figures(),
                 }
                 for each in self.row.seeds
@@ -153,6 +153,17 @@ class BenchResult:
     folder: Path
     quick: bool = False
 
+    @property
+    def augmentation(self) -> str:
+        """How training changed the images and the texts of all rows, such as ``drop + none``; ``none`` for neither."""
+        found = sorted({" + ".join(row.row.augmentation[side] for side in ("image", "text")) for row in self.rows})
+        return " / ".join("none" if each == "none + none" else each for each in found)
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The heads of the table; the first one names the augmentation, which is equal in all rows."""
+        return (f"{HEADS[0]} (augmentation: {self.augmentation})", *HEADS[1:])
+
     def notes(self) -> list[str]:
         """Return what readers of the figures must know, one sentence each."""
         test = self.test
@@ -172,13 +183,18 @@ class BenchResult:
             for each in self.rows
             if each.cost.depth
         ]
+        notes += [
+            f"{each.label}: the mean of the scores of two systems; its costs are the sums of theirs."
+            for each in self.rows
+            if any(not seed.trained.result.best for seed in each.row.seeds)
+        ]
         if not all(each.row.finished for each in self.rows):
             notes.append(f"{UNFINISHED} unfinished: rsum on dev was still rising at the end of a run.")
         return notes
 
     def markdown(self) -> str:
         """Return the table and its notes as Markdown."""
-        lines = [HEADS, ("---", *["--:"] * (len(HEADS) - 1)), *(each.cells() for each in self.rows)]
+        lines = [self.heads, ("---", *["--:"] * (len(HEADS) - 1)), *(each.cells() for each in self.rows)]
         table = "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
         return table + "".join(f"\n{note.replace('*', chr(92) + '*')}\n" for note in self.notes())
 
@@ -186,6 +202,7 @@ class BenchResult:
         return {
             "experiment": "bench",
             "quick": self.quick,
+            "augmentation": self.augmentation,
             "test": self.test,
             "profile": self.profile,
             "rows": [each.to_json() for each in self.rows],

@@ -222,7 +222,8 @@ def _what_it_is(model: TorchModel) -> str:
         summary = (
             f"Images and sentences as sets of unit vectors of {model.embed_size} dimensions, compared element by "
             f"element: {system_label(model.config.system, model.config.options)} ({escaped(chosen)}). There is no "
-            f"single vector of either. The scoring has {size('scoring'):,} parameters."
+            f"single vector of either. The scoring has {size('scoring'):,} parameters.\n\n"
+            f"{_differences(model.config.system)}"
         )
         return _described(summary, towers, model.config.about)
     items = "Videos" if model.config.image.kind == "frames" else "Images"
@@ -230,7 +231,16 @@ def _what_it_is(model: TorchModel) -> str:
         f"{items} and sentences as unit vectors of {model.embed_size} dimensions in one space; the score of a pair is "
         "their cosine."
     )
+    if model.config.system is not None:
+        summary += f"\n\n{_differences(model.config.system.name)}"
     return _described(summary, towers, model.config.about)
+
+
+def _differences(name: str) -> str:
+    """Return in what a system differs from its code or paper, in one line."""
+    from vse.systems.registry import DIFFERENCES  # loads torch, which reading a report does not need
+
+    return f"Against the paper and its code: {escaped(DIFFERENCES[name])}"
 
 
 def _described(summary: str, towers: Sequence[TowerReport], about: About) -> str:

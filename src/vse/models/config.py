@@ -268,6 +268,11 @@ class ModelConfig(Strict):
         plain: dict[str, Any] = write(self)
         return {key: value for key, value in plain.items() if key not in {"foreign", "system"} or value is not None}
 
+    @property
+    def dimensions(self) -> int:
+        """Of an embedding: ``embed_size``, or twice as many if a system puts two vectors side by side."""
+        return self.embed_size * (2 if getattr(self.system, "consensus_share", 0) else 1)
+
     def preprocessing(self) -> ImagePreprocessing | None:
         """Return how images are prepared; None for a model of features."""
         if not isinstance(self.image, GridConfig | DualImageConfig) or self.image.preprocessing is None:

@@ -8,7 +8,7 @@ import re
 import socket
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from vse.errors import InputError, first_line, require
 from vse.models.foreign import JSON_FILES, recognise
@@ -23,6 +23,20 @@ def hub_name(source: str) -> str | None:
     """Return the repository that a source may mean; None if it cannot be one."""
     name = source.removeprefix(HUB)
     return name if NAME.fullmatch(name) and Path(name).suffix not in {".pth", ".pt", ".tar"} else None
+
+
+def split_revision(source: str) -> tuple[str, str | None]:
+    """Return a hub id and the revision that follows it behind ``@``; what is no such id stays whole.
+
+    >>> split_revision("owner/model@refs/pr/3"), split_revision("owner/model"), split_revision("./runs@2")
+    (('owner/model', 'refs/pr/3'), ('owner/model', None), ('./runs@2', None))
+    """
+    name, at, revision = source.partition("@")
+    if not at or hub_name(name) is None:
+        return source, None
+    if not revision:
+        raise InputError(f"{source!r}: no revision behind '@'; expected OWNER/MODEL@REVISION")
+    return name, unquote(revision)
 
 
 def download(name: str, revision: str | None = None, *, precision: str | None = None, token: str | None = None) -> Path:

@@ -35,6 +35,7 @@ MATCHING_HEADS = {
     "blip": "BlipForImageTextRetrieval",
     "bridgetower": "BridgeTowerForImageAndTextRetrieval",
     "lxmert": "LxmertForPreTraining",
+    "visual_bert": "VisualBertForPreTraining",
 }
 """Cross-encoders of transformers that can re-rank, by the class whose head scores a pair."""
 JSON_FILES = ("config.json", "open_clip_config.json", "modules.json")
@@ -246,11 +247,6 @@ def _refuse(inside: dict[str, str], read: ReadJson, root: str, where: str) -> No
         raise InputError(
             f"{where}: a SigLIP 2 model for images of any size (NaFlex); use one of a fixed size, such as "
             "google/siglip2-base-patch16-224"
-        )
-    if model_type == "visual_bert":
-        raise InputError(
-            f"{where}: VisualBERT has no head that scores an image with a text (it judges a second caption beside a "
-            "first); use ViLT, BLIP, BridgeTower or LXMERT"
         )
     if model_type in MODEL_TYPES or str(model_type) in MATCHING_HEADS or "open_clip_config.json" in inside:
         if pickled:

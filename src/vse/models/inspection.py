@@ -143,7 +143,7 @@ def inspect_folder(path: str | Path) -> ModelReport:
     return ModelReport(
         folder=str(folder),
         runtime=runtime,
-        embed_size=getattr(config, "embed_size", raw.get("embed_size")),
+        embed_size=getattr(config, "dimensions", getattr(config, "embed_size", raw.get("embed_size"))),
         fingerprint=_text(raw, "fingerprint"),
         version=_text(raw, "vse_version"),
         precision=_text(raw, "precision"),

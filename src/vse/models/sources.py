@@ -95,12 +95,22 @@ def load_towers(source: str | Path, *, device: str | None = None, threads: int |
 def load_reranker(source: str | Path, *, device: str | None = None, threads: int | None = None) -> PairScorer:
     """Load a model that scores pairs, to re-rank what another one found.
 
+    Args:
+        source: What :func:`load` takes; a hub id may have a revision, ``"owner/model@refs/pr/3"``.
+        device: Where it runs.
+        threads: Threads on the CPU.
+
     Raises:
         InputError: If the model cannot be loaded, has embeddings in place of scores, or reads no texts.
     """
     from vse.models.protocols import NO_RERANKER, PairScorer
 
-    model = load(source, device=device, threads=threads)
+    name, revision = source, None
+    if not Path(source).expanduser().exists():
+        from vse.models.fetch import split_revision
+
+        name, revision = split_revision(str(source))
+    model = load(name, device=device, threads=threads, revision=revision)
     if not isinstance(model, PairScorer):
         raise InputError(f"{source}: {NO_RERANKER}")
     if not model.capabilities.texts:

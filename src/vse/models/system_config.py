@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_serializer
 
 from vse._util.strict import Strict
 from vse.errors import unknown_choice
@@ -64,6 +64,8 @@ class CVSEConfig(Strict):
         label_share: weight of a caption's own concepts against predicted ones.
         fusion: weight of the instance level in the embedding.
         training_fusion: the same in training; ``fusion`` if None.
+        consensus_share: weight of the cosine of the consensus level in the score, beside that of the fused level. Above
+            0 an embedding has twice ``embed_size`` dimensions outside training: both levels, scaled.
         sharpness: factor of the logits of concepts.
         dropout: of word embeddings, and inside the attention over regions and words.
     """
@@ -75,8 +77,15 @@ class CVSEConfig(Strict):
     label_share: Share = 0.4
     fusion: Share = 0.75
     training_fusion: Share | None = None
+    consensus_share: Share = 0.0
     sharpness: Annotated[float, Field(gt=0, le=1000)] = 10.0
     dropout: Dropout = 0.4
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, write: Any) -> dict[str, Any]:
+        """Leave a ``consensus_share`` of 0 out, so that fingerprints of models without it stay as they were."""
+        plain: dict[str, Any] = write(self)
+        return {key: value for key, value in plain.items() if key != "consensus_share" or value}
 
 
 class SCOConfig(Strict):

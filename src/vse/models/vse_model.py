@@ -102,7 +102,7 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
     @property
     def embed_size(self) -> int:
         """Dimensions of an embedding."""
-        return self.config.embed_size
+        return self.config.dimensions
 
     @property
     def feature_size(self) -> int:

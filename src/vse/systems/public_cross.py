@@ -1,4 +1,4 @@
-"""Public cross-encoders of transformers as re-rankers: ViLT, BLIP (ITM), BridgeTower and LXMERT.
+"""Public cross-encoders of transformers as re-rankers: ViLT, BLIP (ITM), BridgeTower, LXMERT and VisualBERT.
 
 The library's own classes compute the scores, and its own image processors the pixels. A configuration is judged before
 any weights are read, only safetensors are opened, and nothing is fetched or run that the folder brings along.
@@ -52,20 +52,27 @@ class Family(NamedTuple):
         network: the class with the matching head.
         processor: the image processor; None for a model of region features.
         output: the attribute of the result that holds the logits.
-        classes: whether the logits are those of two classes, the second of which is a match.
+        match: which of two classes is a match; None for a single logit.
+        features: for a model of region features, the value of its configuration that is their width.
+        boxes: the same for the values of a box behind a feature; None for a model without boxes.
     """
 
     network: str
     processor: str | None
     output: str
-    classes: bool
+    match: int | None
+    features: str | None = None
+    boxes: str | None = None
 
 
 FAMILIES = {
-    "vilt": Family("ViltForImageAndTextRetrieval", "ViltImageProcessor", "logits", classes=False),
-    "blip": Family("BlipForImageTextRetrieval", "BlipImageProcessor", "itm_score", classes=True),
-    "bridgetower": Family("BridgeTowerForImageAndTextRetrieval", "BridgeTowerImageProcessor", "logits", classes=True),
-    "lxmert": Family("LxmertForPreTraining", None, "cross_relationship_score", classes=True),
+    "vilt": Family("ViltForImageAndTextRetrieval", "ViltImageProcessor", "logits", None),
+    "blip": Family("BlipForImageTextRetrieval", "BlipImageProcessor", "itm_score", 1),
+    "bridgetower": Family("BridgeTowerForImageAndTextRetrieval", "BridgeTowerImageProcessor", "logits", 1),
+    "lxmert": Family(
+        "LxmertForPreTraining", None, "cross_relationship_score", 1, "visual_feat_dim", boxes="visual_pos_dim"
+    ),
+    "visual_bert": Family("VisualBertForPreTraining", None, "seq_relationship_logits", 0, "visual_embedding_dim"),
 }
 
 
@@ -90,20 +97,25 @@ class PublicCrossEncoder(CandidateMethods):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the model can do: LXMERT takes regions, the others read image files."""
+        """What the model can do: LXMERT and VisualBERT take regions, the others read image files."""
         reads = self.processor is not None
         return Capabilities(images=reads, texts=True, videos=False, evidence=False, features=not reads)
 
     @property
     def feature_size(self) -> int | None:
-        """Width of a region's feature with its box; None for a model that reads images."""
-        config = self.network.config
-        return None if self.processor is not None else int(config.visual_feat_dim) + int(config.visual_pos_dim)
+        """Width of a region's feature, with its box where the model reads boxes; None for a model that reads images."""
+        if self.family.features is None:
+            return None
+        return int(getattr(self.network.config, self.family.features)) + self._box
 
     @property
     def reads_boxes(self) -> bool:
         """Whether the last four values of a region are its box."""
-        return self.processor is None
+        return self.family.boxes is not None
+
+    @property
+    def _box(self) -> int:
+        return 0 if self.family.boxes is None else int(getattr(self.network.config, self.family.boxes))
 
     def score_candidates(
         self,
@@ -165,12 +177,14 @@ class PublicCrossEncoder(CandidateMethods):
         array = np.asarray(image)
         if array.ndim != 2 or array.shape[1] != self.feature_size or not len(array):
             shown = f"an array {array.shape}" if array.ndim else f"{str(image)[:60]!r}"
+            boxes = " with boxes" if self.reads_boxes else ""
             raise InputError(
-                f"image {row} is {shown}; {self.name} takes sets of features with boxes (N, {self.feature_size})"
+                f"image {row} is {shown}; {self.name} takes sets of features{boxes} (N, {self.feature_size})"
             )
-        box = int(self.network.config.visual_pos_dim)
         regions = torch.from_numpy(array.astype(np.float32))
-        return {"visual_feats": regions[:, :-box], "visual_pos": regions[:, -box:]}
+        if not self.reads_boxes:
+            return {"visual_embeds": regions}
+        return {"visual_feats": regions[:, : -self._box], "visual_pos": regions[:, -self._box :]}
 
     @torch.inference_mode()
     def _scores(
@@ -183,8 +197,8 @@ class PublicCrossEncoder(CandidateMethods):
             **inputs,
         }
         found = self.network(**{name: value.to(device) for name, value in given.items()}, return_dict=True)
-        logits = getattr(found, self.family.output).float()
-        return (logits[:, 1] - logits[:, 0] if self.family.classes else logits[:, 0]).cpu().numpy()
+        logits, match = getattr(found, self.family.output).float(), self.family.match
+        return (logits[:, 0] if match is None else logits[:, match] - logits[:, 1 - match]).cpu().numpy()
 
     def architecture(self) -> dict[str, Any]:
         """Return what it is, in the form of a configuration."""

@@ -140,7 +140,8 @@ class Consensus(Readout):
     The query m of the attention is the mean of the unit elements, that of a text scaled to unit length:
     ``a_n = w · (tanh(W₁ e_n) ⊙ tanh(W₂ m))``, and the instance level ``‖Σ softmax(a)_n e_n‖``. Concepts are weighted by
     ``softmax(κ w' · (tanh(W₃ c) ⊙ tanh(W₄ i)))``; a text adds ``ρ softmax(κ y)`` of its own labels y with weight ρ. The
-    embedding is ``‖α i + (1 - α) Σ p_c c‖``.
+    consensus level is ``s = ‖Σ p_c c‖``, the fused one ``f = ‖α i + (1 - α) s‖``. The embedding is f in training, and
+    ``[√(1 - γ) f, √γ s]`` afterwards, whose cosine is ``1 - γ`` times that of f plus γ times that of s.
     """
 
     def __init__(
@@ -155,11 +156,13 @@ class Consensus(Readout):
         training_fusion: float | None,
         sharpness: float,
         dropout: float,
+        consensus_share: float = 0.0,
     ) -> None:
         super().__init__(inner)
         self.text = text
         self.label_share, self.fusion, self.sharpness = label_share, fusion, sharpness
         self.training_fusion = fusion if training_fusion is None else training_fusion
+        self.consensus_share = consensus_share
         self.element, self.query, self.score = nn.Linear(size, size), nn.Linear(size, size), nn.Linear(size, 1)
         self.concept, self.concept_query = nn.Linear(size, size), nn.Linear(size, size)
         self.concept_score = nn.Linear(size, 1)
@@ -169,7 +172,14 @@ class Consensus(Readout):
             self.graph = graph
 
     def pool(self, features: Tensor, mask: Tensor | None) -> Tensor:
-        return self.levels(features, mask).fused
+        return self.embedding(self.levels(features, mask))
+
+    def embedding(self, levels: Levels) -> Tensor:
+        """Return the vectors ``(B, D)``, or ``(B, 2D)``, whose dot products are the scores."""
+        if self.training or not self.consensus_share:
+            return levels.fused
+        share = self.consensus_share
+        return torch.cat((math.sqrt(1 - share) * levels.fused, math.sqrt(share) * levels.consensus), dim=1)
 
     def levels(self, features: Tensor, mask: Tensor | None, labels: Tensor | None = None) -> Levels:
         """Return the levels of sets ``(B, N, D)``; ``labels (B, C)`` are the concepts of a text itself."""
@@ -221,7 +231,7 @@ class ConsensusTextEncoder(BiGRUEncoder):
         return self._embedded(given), torch.arange(len(given), device=given.device)  # equal words are dropped apart
 
     def forward(self, tokens: Tensor, lengths: Lengths | None = None) -> Tensor:
-        return unit_norm(self.levels(tokens, lengths).fused)
+        return unit_norm(self.pooling.embedding(self.levels(tokens, lengths)))
 
     def levels(self, tokens: Tensor, lengths: Lengths | None = None) -> Levels:
         """Return the levels of texts."""

@@ -89,6 +89,30 @@ SYSTEMS: dict[str, System] = {
 }
 
 
+DIFFERENCES = {
+    "vsrn": "Formulas of the released code on COCO, its caption loss on padding included. Regions may be of any "
+    "number, captions are whole, and the paper's figures are of two models averaged.",
+    "liwe": "Characters, layers and loss of the released code, with Adam in place of Adamax, no warm-up, and the "
+    "marks of start and end as words. The figures that the VSE∞ paper cites are of LIWE+GloVe, which this"
+    " is not.",
+    "de": "The idea of the paper with towers of this package, pairs of image and caption alone, and a "
+    "temperature of our own; not compared with released code.",
+    "cvse": "The released code without its batch norms, GloVe vectors and the labels completed from the test "
+    "split. Concept labels are those of each caption alone, and the rate of the graph decays as the rest.",
+    "sco": "The idea of the paper: concepts are trained with the rest, from the caption at hand, and GRUs take "
+    "the place of LSTMs; no code was released.",
+    "gxn": "The idea of the paper: features in place of pixels, cross-entropy in place of rewards, one text "
+    "encoder, cosines, and one training step for all parts; not compared with released code.",
+    "scan": "Formulas of the released code, whose attention keeps 0.1 of negative similarities where the paper "
+    "keeps none (option slope). Captions of one image are no negatives of each other.",
+    "imram": "Formulas of the released code without the last update, which it does not use. The paper's mode is "
+    "full with K = 3; the released scripts train words or regions alone.",
+    "caan": "The formulas follow the abstract and summaries by others; no code was released. The cosine, the "
+    "width of Q, the scaling of affinities and the start of K are ours.",
+}
+"""In what each system differs from its released code or, without code, from its paper; for model cards and the docs."""
+
+
 def check_towers(system: SystemConfig, image: Any, text: Any) -> None:
     """Raise ValueError if the towers of a recipe or configuration do not go with a system."""
     known = SYSTEMS[system.name]
@@ -142,7 +166,8 @@ def equip(config: ModelConfig, image_encoder: Any, text_encoder: Any) -> None:
     elif isinstance(system, CVSEConfig):
         vocabulary = text_encoder.embed.num_embeddings
         graph = ConceptGraph(_count(system), system.concept_size, size, vocabulary)
-        options = system.model_dump(include={"label_share", "fusion", "training_fusion", "sharpness", "dropout"})
+        own = {"label_share", "fusion", "training_fusion", "consensus_share", "sharpness", "dropout"}
+        options = system.model_dump(include=own)
         image_encoder.pooling = Consensus(image_encoder.pooling, graph, size, text=False, **options)
         text_encoder.pooling = Consensus(text_encoder.pooling, graph, size, text=True, **options)
 

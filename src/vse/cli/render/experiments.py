@@ -68,7 +68,8 @@ def render_bench(result: BenchResult, console: Console) -> None:
     from vse.experiments.bench_report import HEADS
 
     test = result.test
-    table = Table(title=Text(f"All systems, {test['data']} {test['split']}, {test['protocol']}"), title_justify="left")
+    title = f"All systems, {test['data']} {test['split']}, {test['protocol']}, augmentation: {result.augmentation}"
+    table = Table(title=Text(title), title_justify="left")
     for place, head in enumerate(HEADS):
         table.add_column(head, justify="right" if place else "left", no_wrap=True)
     for row in result.rows:
