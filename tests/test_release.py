@@ -41,7 +41,7 @@ def test_base_install_requires_nothing():
 
 
 def test_installed_extras_exist():
-    """Pages and the Makefile name extras of the project; only wheels are installed by name: no index has them yet."""
+    """Pages and the Makefile name extras of the project and install by path: no index has the names yet."""
     pages = sorted(each.relative_to(REPOSITORY).as_posix() for each in (REPOSITORY / "docs").rglob("*.md"))
     for name in ("README.md", "Makefile", *pages):
         text = text_of(name)
@@ -49,7 +49,17 @@ def test_installed_extras_exist():
             assert set(names.split(",")) <= EXTRAS, (name, names)
         for line in re.findall(r"^EXTRAS := (?:\$\(EXTRAS\),)?(.*)$", text, flags=re.MULTILINE):
             assert set(line.split(",")) <= EXTRAS, line
-        assert not re.search(r"pip install \"?vse-infinity", text), name
+        assert not re.search(r"pip install [^`\n]*\"?vse-infinity|--find-links dist", text), name
+
+
+def test_readme_names_the_wheels_of_this_version():
+    """Their names hold the versions of both distributions."""
+    photo = re.search(r'__version__ = "(.+)"', text_of("packages/photo/src/vse_infinity_photo/__init__.py"))
+    assert photo is not None
+    assert re.findall(r"dist/(vse_infinity\w*)-([\d.]+)-py3-none-any\.whl", text_of("README.md")) == [
+        ("vse_infinity_photo", photo[1]),
+        ("vse_infinity", vse.__version__),
+    ]
 
 
 def test_setup_installs_every_extra():
@@ -175,7 +185,7 @@ def test_base_wheel_works_alone(built, tmp_path):
     where, *errors = checked(python, "-c", textwrap.dedent(program), env=clean, cwd=tmp_path).splitlines()
     assert Path(where).is_relative_to(tmp_path / "venv")
     for error, extra in zip(errors, ("pooling", "search", "train"), strict=True):
-        assert f'pip install "vse-infinity[{extra}]"' in error
+        assert f'".[{extra}]" (or make setup) in a clone' in error
     zipfile.ZipFile(built["wheel"]).extractall(tmp_path / "site")
     alone = """
         import sys, warnings

@@ -160,7 +160,7 @@ def test_photo_package_provides_both_versions(no_checkout, tmp_path):
 
 def test_missing_photo_model_says_what_to_install(no_checkout, here):
     """One line with the command, from Python and before anything is indexed."""
-    with pytest.raises(MissingDependencyError, match=r'pip install "vse-infinity\[search\]"') as caught:
+    with pytest.raises(MissingDependencyError, match=r'pip install ./packages/photo "\.\[search\]"') as caught:
         vse.load(DEFAULT)
     assert "\n" not in str(caught.value)
     assert list_installed() == []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from vse._util.plugins import Registry
 from vse._util.schema import read_json
-from vse.errors import DISTRIBUTION, InputError, MissingDependencyError, name_extra, require
+from vse.errors import InputError, MissingDependencyError, install_hint, name_extra, require
 
 if TYPE_CHECKING:
     from vse.hgr.model import HGRModel
@@ -195,9 +195,7 @@ def model_folder(source: str | Path, *, revision: str | None = None, pulled: boo
         return shipped
     if str(source) in NAMES:
         raise MissingDependencyError(
-            f'the model {source!r} is not installed: pip install "{DISTRIBUTION}[search]", '
-            "or pip install ./packages/photo in a clone",
-            name=PHOTO_PACKAGE,
+            f"the model {source!r} is not installed: {install_hint('search')}", name=PHOTO_PACKAGE
         )
     from vse.models.fetch import download, hub_name  # not for bundled and local models, which are loaded most often
 
