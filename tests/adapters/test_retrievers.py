@@ -140,13 +140,33 @@ def _dicts(value):
             yield from _dicts(each)
 
 
+class OnGPU(torch.Tensor):
+    """Like a tensor on a GPU: no array without a copy on the CPU."""
+
+    def numpy(self):
+        raise TypeError("copy it to the CPU first")
+
+    def cpu(self):
+        return self.as_subclass(torch.Tensor)
+
+
+def test_clip_benchmark_model_takes_tensors_of_a_gpu(model_folder):
+    """The library moves what transform and tokenizer return to its device."""
+    from vse.adapters.evaluation import CLIPBenchmarkModel
+
+    wrapped, image = CLIPBenchmarkModel(model_folder), Image.fromarray(picture())
+    pixels, tokens = wrapped.transform(image)[None], wrapped.tokenizer(["a dog", "a dog runs in the snow"])
+    for encode, given in ((wrapped.encode_image, pixels), (wrapped.encode_text, tokens)):
+        torch.testing.assert_close(encode(given.as_subclass(OnGPU)), encode(given))
+
+
 def test_mteb_batches_are_embedded_as_the_model_does(model_folder):
     """Texts, images, and the normalised mean of both."""
     from vse.adapters.evaluation import embed_batch
 
     model = vse.load(model_folder)
     image = Image.fromarray(picture()).convert("L")
-    texts = embed_batch(model, {"text": ["a dog"]})
+    texts = embed_batch(model, {"text": ["a dog", ""]})[:1]
     np.testing.assert_allclose(texts, model.encode_texts(["a dog"]), atol=1e-6)
     images = embed_batch(model, {"image": [image]})
     both = embed_batch(model, {"text": ["a dog"], "image": [image]})

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -79,6 +82,23 @@ def test_timm_model_with_our_average_is_unchanged_and_gpo_trains(timm, name):
     assert any(parameter.grad is not None for key, parameter in model.named_parameters() if "pooling" in key)
 
 
+@pytest.mark.parametrize("name", ["resnet10t", "test_convnext"])
+def test_timm_reset_classifier_keeps_gpo(timm, name):
+    """The usual step before fine-tuning changes the classes alone, in a copy too; a pooling that it names is built."""
+    model, images = set_global_pool(timm.create_model(name, num_classes=3), "gpo").eval(), torch.randn(2, 3, 64, 64)
+    pooling = next(each for each in model.modules() if isinstance(each, GPO))
+    copied = pickle.loads(pickle.dumps(copy.deepcopy(model)))
+    copied.reset_classifier(7)
+    model.reset_classifier(5)
+    assert (model(images).shape, copied(images).shape) == ((2, 5), (2, 7))
+    assert any(each is pooling for each in model.modules())
+    model.reset_classifier(0)
+    assert model(images).dim() == 2
+    model.reset_classifier(4, "avg")
+    assert model(images).shape == (2, 4)
+    assert not any(isinstance(each, GPO) for each in model.modules())
+
+
 def test_timm_vision_transformer_is_refused(timm):
     """It has tokens, not a map."""
     with pytest.raises(InputError, match="no global pooling over a feature map"):
@@ -139,6 +159,9 @@ def test_vse_model_encodes_as_a_sentence_transformer(tmp_path):
     model = library.SentenceTransformer(modules=[VSEEncoder(str(folder))], device="cpu")
     np.testing.assert_allclose(model.encode(["a dog"]), own.encode_texts(["a dog"]), atol=1e-6)
     np.testing.assert_allclose(model.encode([Image.open(image)]), own.encode_images([image]), atol=1e-6)
+    odd = model.encode(["a dog", "qqqq", " "])  # a text without a known word does not end an encode
+    np.testing.assert_allclose(odd[:2], own.encode_texts(["a dog", "qqqq"], unknown="allow"), atol=1e-6)
+    assert np.isfinite(odd[2]).all()
     for _ in range(2):  # the second time over the first
         model.save(str(tmp_path / "saved"))
     moved = (tmp_path / "saved").rename(tmp_path / "moved")
