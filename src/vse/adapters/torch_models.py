@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -99,7 +99,8 @@ def set_global_pool(model: nn.Module, pooling: str | Pooling = "gpo", **options:
             keep_map = not (isinstance(getattr(old, "flatten", None), nn.Flatten) or getattr(inner, "flatten", False))
         setattr(parent, name, MapPooling(pooling, channels_last=channels_last, keep_map=keep_map, options=options))
         if hasattr(model, "reset_classifier"):
-            model.reset_classifier = partial(_reset_classifier, model, path)  # which copies and pickles with the model
+            # Unlike a closure or a method, a partial is copied and pickled together with the model that it names.
+            cast(Any, model).reset_classifier = partial(_reset_classifier, model, path)
         return model
     raise InputError(
         f"{type(model).__name__} has no global pooling over a feature map: pool its tokens with vse.pooling instead"

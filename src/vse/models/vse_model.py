@@ -346,8 +346,8 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
 def _check_tokenizer(tokenizer: TextTokenizer, encoder: Any) -> None:
     """Reject a tokenizer whose ids or lengths the encoder cannot take."""
     if isinstance(encoder, BiGRUEncoder | WordEncoder | PluginTextEncoder):
-        plugin = isinstance(encoder, PluginTextEncoder)
-        known, expected = tokenizer.vocab_size, encoder.vocabulary_size if plugin else encoder.embed.num_embeddings
+        known = tokenizer.vocab_size
+        expected = encoder.vocabulary_size if isinstance(encoder, PluginTextEncoder) else encoder.embed.num_embeddings
         if known != expected:
             raise InputError(f"the tokenizer knows {known} words, the text encoder {expected}")
         return
