@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, extras_of_setup, library
 
 import vse
 from vse._util.plugins import GROUPS
@@ -47,8 +47,6 @@ def test_installed_extras_exist():
         text = text_of(name)
         for names in re.findall(r"(?:\"\.|vse-infinity)\[([a-z,-]+)\]", text):
             assert set(names.split(",")) <= EXTRAS, (name, names)
-        for line in re.findall(r"^EXTRAS := (?:\$\(EXTRAS\),)?(.*)$", text, flags=re.MULTILINE):
-            assert set(line.split(",")) <= EXTRAS, line
         assert not re.search(r"pip install [^`\n]*\"?vse-infinity|--find-links dist", text), name
 
 
@@ -64,14 +62,26 @@ def test_readme_names_the_wheels_of_this_version():
 
 def test_setup_installs_every_extra():
     """By name or as part of another, or tests are skipped; ``ocr`` is installed by hand, ``torch`` is a former name."""
-    lines = re.findall(r"^EXTRAS := (?:\$\(EXTRAS\),)?(.*)$", text_of("Makefile"), flags=re.MULTILINE)
-    chosen, reached = {name for line in lines for name in line.split(",")}, set()
+    chosen, reached = extras_of_setup(), set()
+    assert chosen <= EXTRAS
     while chosen - reached:
         name = (chosen - reached).pop()
         reached.add(name)
         listed = " ".join(PROJECT["optional-dependencies"][name])
         chosen |= {part for parts in re.findall(r"vse-infinity\[([\w,-]+)\]", listed) for part in parts.split(",")}
     assert EXTRAS - reached == {"ocr", "torch"}
+
+
+def test_missing_library_fails_under_ci(monkeypatch):
+    """If ``make setup`` installs it: a broken import must not look like a choice. Elsewhere its tests are skipped."""
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(ModuleNotFoundError):
+        library("no_such_library", "mteb")
+    with pytest.raises(pytest.skip.Exception):
+        library("no_such_library", "ocr")
+    monkeypatch.delenv("CI")
+    with pytest.raises(pytest.skip.Exception):
+        library("no_such_library", "mteb")
 
 
 def test_citation_names_version_and_licence():

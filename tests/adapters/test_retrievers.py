@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.conftest import library
 from tests.service.page.colour_model import COLOURS, write_colour_model
 from tests.support_models import CAPTIONS, build, grid_config, picture
 
@@ -44,7 +45,7 @@ def paths(collection, k):
 
 def test_langchain_retriever_returns_what_a_search_finds(collection):
     """In the same order, with the JSON of results as metadata; a collection may be named by its path."""
-    pytest.importorskip("langchain_core")
+    library("langchain_core", "adapters")
     by_path = retrievers.langchain_retriever(Path(collection.info().where), k=3).invoke("a dog")
     assert [document.metadata["path"] for document in by_path] == paths(collection, 3)
     found = retrievers.langchain_retriever(collection, k=3).invoke("a dog")
@@ -54,7 +55,7 @@ def test_langchain_retriever_returns_what_a_search_finds(collection):
 
 def test_llama_index_retriever_returns_what_a_search_finds(collection):
     """With the cosine as the score of a node."""
-    pytest.importorskip("llama_index.core")
+    library("llama_index.core", "adapters")
     found = retrievers.llama_index_retriever(collection, k=2).retrieve("a dog")
     assert [node.metadata["path"] for node in found] == paths(collection, 2)
     assert found[0].score == pytest.approx(vse.search(collection, "a dog", 1).results[0].score)
@@ -62,7 +63,7 @@ def test_llama_index_retriever_returns_what_a_search_finds(collection):
 
 def test_langchain_embeddings_are_those_of_the_text_tower(model_folder):
     """For documents and for queries alike."""
-    pytest.importorskip("langchain_core")
+    library("langchain_core", "adapters")
     embeddings = retrievers.langchain_embeddings(model_folder)  # a path, as a name would
     expected = vse.load(model_folder).encode_texts(["a dog"])[0]
     np.testing.assert_allclose(embeddings.embed_query("a dog"), expected, atol=1e-6)
@@ -71,7 +72,7 @@ def test_langchain_embeddings_are_those_of_the_text_tower(model_folder):
 
 def test_mcp_process_serves_what_a_search_shows(tmp_path):
     """A client talks to ``vse mcp``: results as in ``vse search``, without what does not match; errors of the tool."""
-    pytest.importorskip("mcp")
+    library("mcp", "mcp")
     from mcp.client import Client
     from mcp.client.stdio import StdioServerParameters
 
@@ -110,7 +111,7 @@ def test_mcp_query_of_bad_length_is_refused(collection, query):
 
 def test_clip_benchmark_recalls_equal_vse_evaluate(model_folder, tmp_path):
     """The library's own retrieval metric, over our wrapper, gives the recalls of vse.evaluate."""
-    metric = pytest.importorskip("clip_benchmark.metrics.zeroshot_retrieval")
+    metric = library("clip_benchmark.metrics.zeroshot_retrieval", "mteb")
     from vse.adapters.evaluation import CLIPBenchmarkModel, retrieval_batches
     from vse.data import open_data
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.conftest import library
 from tests.support_models import BERT, build, grid_config, picture, write_wordpieces
 
 import vse
@@ -17,7 +18,7 @@ from vse.encoders.third_party import repair_torchvision
 from vse.errors import InputError
 from vse.pooling import GPO, AvgPool, MaxPool, create_pooling, list_poolings
 
-transformers = pytest.importorskip("transformers")
+transformers = library("transformers", "train")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -67,7 +68,7 @@ def test_map_pooling_pools_cells_in_either_layout():
 @pytest.fixture(scope="module")
 def timm():
     """The library."""
-    return pytest.importorskip("timm")
+    return library("timm", "train")
 
 
 @pytest.mark.parametrize("name", ["resnet10t", "test_convnext"])
@@ -132,31 +133,31 @@ def test_feature_extraction_pools_valid_tokens_alone(bert):
 
 def test_gpo_pooling_of_sentence_transformers_saves_and_loads(bert, tmp_path):
     """A model with a GPO gives the same embeddings after it is saved in modules.json and loaded."""
-    library = pytest.importorskip("sentence_transformers")
+    sbert = library("sentence_transformers", "adapters")
     from sentence_transformers.sentence_transformer.modules import Transformer
 
     from vse.adapters.sentence_transformers import GPOPooling
 
     words = Transformer(str(bert[2]))
     pooling = GPOPooling(words.get_embedding_dimension(), options={"start": "average"})
-    model = library.SentenceTransformer(modules=[words, pooling], device="cpu")
+    model = sbert.SentenceTransformer(modules=[words, pooling], device="cpu")
     expected = model.encode(["a dog", "snow"])
     assert expected.shape == (2, words.get_embedding_dimension())
     model.save(str(tmp_path / "saved"))
-    again = library.SentenceTransformer(str(tmp_path / "saved"), trust_remote_code=True, device="cpu")
+    again = sbert.SentenceTransformer(str(tmp_path / "saved"), trust_remote_code=True, device="cpu")
     np.testing.assert_allclose(again.encode(["a dog", "snow"]), expected, rtol=1e-5, atol=1e-6)
     assert isinstance(again[1], GPOPooling)
 
 
 def test_vse_model_encodes_as_a_sentence_transformer(tmp_path):
     """Texts and images have the embeddings of the model itself, also where the saved folder was moved alone."""
-    library = pytest.importorskip("sentence_transformers")
+    sbert = library("sentence_transformers", "adapters")
     from vse.adapters.sentence_transformers import VSEEncoder
 
     folder = build(image=grid_config()).save(tmp_path / "model")
     own, image = vse.load(folder), tmp_path / "image.png"
     Image.fromarray(picture()).save(image)
-    model = library.SentenceTransformer(modules=[VSEEncoder(str(folder))], device="cpu")
+    model = sbert.SentenceTransformer(modules=[VSEEncoder(str(folder))], device="cpu")
     np.testing.assert_allclose(model.encode(["a dog"]), own.encode_texts(["a dog"]), atol=1e-6)
     np.testing.assert_allclose(model.encode([Image.open(image)]), own.encode_images([image]), atol=1e-6)
     odd = model.encode(["a dog", "qqqq", " "])  # a text without a known word does not end an encode
@@ -166,7 +167,7 @@ def test_vse_model_encodes_as_a_sentence_transformer(tmp_path):
         model.save(str(tmp_path / "saved"))
     moved = (tmp_path / "saved").rename(tmp_path / "moved")
     folder.rename(tmp_path / "gone")
-    again = library.SentenceTransformer(str(moved), trust_remote_code=True, device="cpu")
+    again = sbert.SentenceTransformer(str(moved), trust_remote_code=True, device="cpu")
     np.testing.assert_array_equal(again.encode(["a dog"]), model.encode(["a dog"]))
     again.save(str(moved))  # over itself
     assert vse.load(moved / "model").fingerprint() == own.fingerprint()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import library
 
 from vse.training.log import MetricsLog, read_metrics
 
@@ -131,7 +132,7 @@ def test_half_a_line_is_not_read(tmp_path):
 
 def test_tensorboard_files_hold_the_same_numbers(tmp_path):
     """When asked for: one curve for each number of a step and of dev."""
-    pytest.importorskip("tensorboard")
+    library("tensorboard", "trackers")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     log = MetricsLog(tmp_path, trackers=["tensorboard"])
@@ -149,7 +150,7 @@ def test_tensorboard_files_hold_the_same_numbers(tmp_path):
 
 def test_mlflow_run_is_continued_by_a_resumed_run(tmp_path, monkeypatch):
     """One run with the numbers of both processes, in the folder of the run."""
-    pytest.importorskip("mlflow")
+    library("mlflow", "trackers")
     from mlflow import MlflowClient
 
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -186,7 +187,7 @@ def wandb_records(path):
 
 def test_wandb_writes_offline_unless_told_otherwise(tmp_path, monkeypatch):
     """Nothing leaves the machine by default: each process writes a file of one run, with its steps and the recipe."""
-    pytest.importorskip("wandb")
+    library("wandb", "trackers")
     monkeypatch.delenv("WANDB_MODE", raising=False)
     for first in (0, 2):
         log = MetricsLog(tmp_path, first_step=first, trackers=["wandb"], recipe={"seed": 7, "run": {"threads": first}})
