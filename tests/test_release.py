@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tarfile
@@ -90,6 +91,36 @@ def test_citation_names_version_and_licence():
     assert citation["version"] == vse.__version__
     assert citation["license"] == "MIT"
     assert citation["preferred-citation"]["year"] == 2021
+
+
+def test_release_check_names_what_is_missing(tmp_path):
+    """It stops a release without a public address, and accepts one that has it everywhere."""
+    check = runpy.run_path(str(REPOSITORY / "tools" / "check_release.py"))
+    for name in ("pyproject.toml", "README.md", "packages/photo/pyproject.toml", "packages/photo/README.md"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("[project]\n" if name.endswith("toml") else "[here](#here) ![shown](docs/a.png)\n")
+    for name in ("src/vse/_version.py", "CITATION.cff", "CHANGELOG.md"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text_of(name) if name != "CHANGELOG.md" else "## [Unreleased]\n")
+    missing = check["problems"](tmp_path)
+    assert [line.partition(" has")[0] for line in missing] == [
+        *("pyproject.toml", "README.md", "packages/photo/pyproject.toml", "packages/photo/README.md"),
+        *("CITATION.cff", "CHANGELOG.md"),
+    ]
+    assert missing[1].endswith("docs/a.png, 1 in all")
+    for folder in (tmp_path, tmp_path / "packages" / "photo"):
+        (folder / "pyproject.toml").write_text('[project.urls]\nSource = "https://example.org"\n')
+        (folder / "README.md").write_text("![shown](https://example.org/a.png)\n")
+    (tmp_path / "CHANGELOG.md").write_text(f"## [Unreleased]\n\n## [{vse.__version__}] - 2026-12-01\n")
+    cited = text_of("CITATION.cff") + "date-released: 2026-12-02\nrepository-code: https://example.org\n"
+    (tmp_path / "CITATION.cff").write_text(cited)
+    (line,) = check["problems"](tmp_path)
+    assert line == "CITATION.cff has date-released 2026-12-02, CHANGELOG.md 2026-12-01"
+    (tmp_path / "CITATION.cff").write_text(cited.replace("12-02", "12-01"))
+    assert check["problems"](tmp_path) == []
+    steps = yaml.safe_load(text_of(".github/workflows/release.yml"))["jobs"]["build"]["steps"]
+    commands = [step.get("run", "") for step in steps]
+    assert commands.index("python tools/check_release.py") < commands.index("python -m build --outdir dist .")
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
