@@ -64,8 +64,10 @@ def measure(name: str, install: Install, home: Path, wheels: Path | None) -> dic
     before = size_of(home), packages_of(python, home)
     extras = f"[{install.extras}]" if install.extras else ""
     pip = (python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-c", REPOSITORY / "constraints.txt")
-    if wheels is not None:
-        run(*pip, "--find-links", wheels, f"vse-infinity{extras}", cwd=home)
+    if wheels is not None:  # by their paths: the names are not registered on the package index
+        photo = tuple(wheels.glob("vse_infinity_photo-*.whl")) if install.photo else ()
+        (wheel,) = wheels.glob("vse_infinity-*.whl")
+        run(*pip, *photo, f"{wheel}{extras}", cwd=home)
     else:
         photo = (REPOSITORY / "packages" / "photo",) if install.photo else ()
         run(*pip, *photo, f"{REPOSITORY}{extras}", cwd=home)

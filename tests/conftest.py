@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -18,6 +21,22 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 settings.register_profile("local", deadline=None, max_examples=50)
 settings.register_profile("ci", deadline=None, max_examples=25, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+def extras_of_setup() -> set[str]:
+    """Return the extras that ``make setup`` names."""
+    lines = re.findall(r"^EXTRAS := (?:\$\(EXTRAS\),)?(.*)$", (REPOSITORY / "Makefile").read_text(), flags=re.MULTILINE)
+    return {name for line in lines for name in line.split(",")}
+
+
+def library(module: str, extra: str) -> Any:
+    """Import a library that ``extra`` installs, or skip the test.
+
+    Under CI, which runs ``make setup``, a library that cannot be imported is a failure and not a reason to skip.
+    """
+    if os.environ.get("CI") and extra in extras_of_setup():
+        return importlib.import_module(module)
+    return pytest.importorskip(module)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -58,7 +58,8 @@ def test_require_tells_how_to_install_what_is_absent():
     with pytest.raises(MissingDependencyError) as caught:
         require("no_such_library.part", "train", "vse.pooling")
     message = str(caught.value)
-    assert message == ('vse.pooling needs no_such_library, which is not installed: pip install "vse-infinity[train]"')
+    install = 'pip install ".[train]" (or make setup) in a clone'
+    assert message == f"vse.pooling needs no_such_library, which is not installed: {install}"
     assert caught.value.name == "no_such_library.part"
 
 

@@ -136,4 +136,4 @@ def test_light_install_refuses_torch_model_in_one_line(light):
     assert done.returncode == 1
     assert done.stderr.startswith("vse: error: ")
     assert len(done.stderr.splitlines()) == 1
-    assert 'pip install "vse-infinity[train]"' in done.stderr
+    assert 'pip install ".[train]"' in done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tarfile
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, extras_of_setup, library
 
 import vse
 from vse._util.plugins import GROUPS
@@ -41,21 +42,29 @@ def test_base_install_requires_nothing():
 
 
 def test_installed_extras_exist():
-    """Pages and the Makefile name extras of the project; only wheels are installed by name: no index has them yet."""
+    """Pages and the Makefile name extras of the project and install by path: no index has the names yet."""
     pages = sorted(each.relative_to(REPOSITORY).as_posix() for each in (REPOSITORY / "docs").rglob("*.md"))
     for name in ("README.md", "Makefile", *pages):
         text = text_of(name)
         for names in re.findall(r"(?:\"\.|vse-infinity)\[([a-z,-]+)\]", text):
             assert set(names.split(",")) <= EXTRAS, (name, names)
-        for line in re.findall(r"^EXTRAS := (?:\$\(EXTRAS\),)?(.*)$", text, flags=re.MULTILINE):
-            assert set(line.split(",")) <= EXTRAS, line
-        assert not re.search(r"pip install \"?vse-infinity", text), name
+        assert not re.search(r"pip install [^`\n]*\"?vse-infinity|--find-links dist", text), name
+
+
+def test_readme_names_the_wheels_of_this_version():
+    """Their names hold the versions of both distributions."""
+    photo = re.search(r'__version__ = "(.+)"', text_of("packages/photo/src/vse_infinity_photo/__init__.py"))
+    assert photo is not None
+    assert re.findall(r"dist/(vse_infinity\w*)-([\d.]+)-py3-none-any\.whl", text_of("README.md")) == [
+        ("vse_infinity_photo", photo[1]),
+        ("vse_infinity", vse.__version__),
+    ]
 
 
 def test_setup_installs_every_extra():
     """By name or as part of another, or tests are skipped; ``ocr`` is installed by hand, ``torch`` is a former name."""
-    lines = re.findall(r"^EXTRAS := (?:\$\(EXTRAS\),)?(.*)$", text_of("Makefile"), flags=re.MULTILINE)
-    chosen, reached = {name for line in lines for name in line.split(",")}, set()
+    chosen, reached = extras_of_setup(), set()
+    assert chosen <= EXTRAS
     while chosen - reached:
         name = (chosen - reached).pop()
         reached.add(name)
@@ -64,12 +73,54 @@ def test_setup_installs_every_extra():
     assert EXTRAS - reached == {"ocr", "torch"}
 
 
+def test_missing_library_fails_under_ci(monkeypatch):
+    """If ``make setup`` installs it: a broken import must not look like a choice. Elsewhere its tests are skipped."""
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(ModuleNotFoundError):
+        library("no_such_library", "mteb")
+    with pytest.raises(pytest.skip.Exception):
+        library("no_such_library", "ocr")
+    monkeypatch.delenv("CI")
+    with pytest.raises(pytest.skip.Exception):
+        library("no_such_library", "mteb")
+
+
 def test_citation_names_version_and_licence():
     """CITATION.cff is valid YAML with the version of the package."""
     citation = yaml.safe_load(text_of("CITATION.cff"))
     assert citation["version"] == vse.__version__
     assert citation["license"] == "MIT"
     assert citation["preferred-citation"]["year"] == 2021
+
+
+def test_release_check_names_what_is_missing(tmp_path):
+    """It stops a release without a public address, and accepts one that has it everywhere."""
+    check = runpy.run_path(str(REPOSITORY / "tools" / "check_release.py"))
+    for name in ("pyproject.toml", "README.md", "packages/photo/pyproject.toml", "packages/photo/README.md"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("[project]\n" if name.endswith("toml") else "[here](#here) ![shown](docs/a.png)\n")
+    for name in ("src/vse/_version.py", "CITATION.cff", "CHANGELOG.md"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text_of(name) if name != "CHANGELOG.md" else "## [Unreleased]\n")
+    missing = check["problems"](tmp_path)
+    assert [line.partition(" has")[0] for line in missing] == [
+        *("pyproject.toml", "README.md", "packages/photo/pyproject.toml", "packages/photo/README.md"),
+        *("CITATION.cff", "CHANGELOG.md"),
+    ]
+    assert missing[1].endswith("docs/a.png, 1 in all")
+    for folder in (tmp_path, tmp_path / "packages" / "photo"):
+        (folder / "pyproject.toml").write_text('[project.urls]\nSource = "https://example.org"\n')
+        (folder / "README.md").write_text("![shown](https://example.org/a.png)\n")
+    (tmp_path / "CHANGELOG.md").write_text(f"## [Unreleased]\n\n## [{vse.__version__}] - 2026-12-01\n")
+    cited = text_of("CITATION.cff") + "date-released: 2026-12-02\nrepository-code: https://example.org\n"
+    (tmp_path / "CITATION.cff").write_text(cited)
+    (line,) = check["problems"](tmp_path)
+    assert line == "CITATION.cff has date-released 2026-12-02, CHANGELOG.md 2026-12-01"
+    (tmp_path / "CITATION.cff").write_text(cited.replace("12-02", "12-01"))
+    assert check["problems"](tmp_path) == []
+    steps = yaml.safe_load(text_of(".github/workflows/release.yml"))["jobs"]["build"]["steps"]
+    commands = [step.get("run", "") for step in steps]
+    assert commands.index("python tools/check_release.py") < commands.index("python -m build --outdir dist .")
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
@@ -145,7 +196,8 @@ def test_distributions_hold_what_they_should(built):
     assert {each.partition("/")[0] for each in wheel} == {"vse", f"vse_infinity-{vse.__version__}.dist-info"}
     assert {"vse/py.typed", "vse/recipes/photo.toml", "vse/service/static/index.html"} <= wheel
     assert not [each for each in wheel if "shipped" in each or each.endswith(".onnx")]
-    assert {f"vse_infinity_photo/models/{name}/config.json" for name in ("photo", "photo-v1")} <= photo
+    assert [each for each in photo if each.endswith("models/photo/config.json")]
+    assert not [each for each in photo if "photo-v1" in each]
     assert any(each.endswith("licenses/LICENSE-APACHE-2.0.txt") for each in photo)
     with tarfile.open(built["sdist"]) as archive:
         names = {member.name.partition("/")[2] for member in archive.getmembers() if member.isfile()}
@@ -175,7 +227,7 @@ def test_base_wheel_works_alone(built, tmp_path):
     where, *errors = checked(python, "-c", textwrap.dedent(program), env=clean, cwd=tmp_path).splitlines()
     assert Path(where).is_relative_to(tmp_path / "venv")
     for error, extra in zip(errors, ("pooling", "search", "train"), strict=True):
-        assert f'pip install "vse-infinity[{extra}]"' in error
+        assert f'".[{extra}]" (or make setup) in a clone' in error
     zipfile.ZipFile(built["wheel"]).extractall(tmp_path / "site")
     alone = """
         import sys, warnings

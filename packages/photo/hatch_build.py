@@ -1,4 +1,4 @@
-"""Add the files of the models to a distribution that is built inside the repository.
+"""Add the files of the model to a distribution that is built inside the repository.
 
 The repository keeps them in ``src/vse/models/shipped``, where a checkout finds them. A source distribution contains
 them inside the package, so that a wheel built from it needs nothing else.
@@ -11,7 +11,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-MODELS = ("photo", "photo-v1")
+MODEL = "photo"  # its previous version is only in the repository
 
 
 class ModelFiles(BuildHookInterface):
@@ -22,8 +22,7 @@ class ModelFiles(BuildHookInterface):
             return
         shipped = Path(self.root).parents[1] / "src" / "vse" / "models" / "shipped"
         package = "vse_infinity_photo/models" if self.target_name == "wheel" else "src/vse_infinity_photo/models"
-        for name in MODELS:
-            if (shipped / name / "config.json").is_file():
-                build_data["force_include"][str(shipped / name)] = f"{package}/{name}"
-            elif not (Path(self.root) / "src" / "vse_infinity_photo" / "models" / name / "config.json").is_file():
-                raise FileNotFoundError(f"{shipped / name}: build from the repository or from a source distribution")
+        if (shipped / MODEL / "config.json").is_file():
+            build_data["force_include"][str(shipped / MODEL)] = f"{package}/{MODEL}"
+        elif not (Path(self.root) / "src" / "vse_infinity_photo" / "models" / MODEL / "config.json").is_file():
+            raise FileNotFoundError(f"{shipped / MODEL}: build from the repository or from a source distribution")

@@ -43,6 +43,16 @@ class PluginWarning(UserWarning):
     """A plugin is ignored, because its name is taken."""
 
 
+def install_hint(extras: str) -> str:
+    """Return the command that installs extras, from a clone: the project is on no package index yet.
+
+    >>> install_hint("train")
+    'pip install ".[train]" (or make setup) in a clone'
+    """
+    photo = "./packages/photo " if "search" in extras.split(",") else ""  # a requirement that no index has either
+    return f'pip install {photo}".[{extras}]" (or make setup) in a clone'
+
+
 def require(module: str, extra: str, purpose: str) -> ModuleType:
     """Import and return ``module``.
 
@@ -60,7 +70,7 @@ def require(module: str, extra: str, purpose: str) -> ModuleType:
     except Exception as error:  # a broken library may raise anything while loading, not only ImportError
         root = module.partition(".")[0]
         if isinstance(error, ModuleNotFoundError) and error.name == root:
-            message = f'{purpose} needs {root}, which is not installed: pip install "{DISTRIBUTION}[{extra}]"'
+            message = f"{purpose} needs {root}, which is not installed: {install_hint(extra)}"
         else:
             message = (
                 f"{purpose} needs {module}, which is installed but cannot be imported "
@@ -89,7 +99,7 @@ def name_extra(error: ModuleNotFoundError, purpose: str) -> ImportError:
     root = str(error.name).partition(".")[0]
     if root not in _EXTRAS:
         return error
-    message = f'{purpose} needs {root}, which is not installed: pip install "{DISTRIBUTION}[{_EXTRAS[root]}]"'
+    message = f"{purpose} needs {root}, which is not installed: {install_hint(_EXTRAS[root])}"
     return MissingDependencyError(message, name=root)
 
 

@@ -6,12 +6,15 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from vse._util.plugins import GROUPS, Registry, forget_plugins, list_plugins
 from vse.cli.main import main
 from vse.encoders import create_backbone
+from vse.encoders.text import PluginTextEncoder
 from vse.errors import InputError, PluginError, PluginWarning
-from vse.pooling import create_pooling
+from vse.pooling import AvgPool, create_pooling
+from vse.training.model_recipe import PluginTextRecipe
 from vse.training.recipe import LossRecipe
 
 
@@ -83,15 +86,19 @@ def test_broken_plugin_is_one_line_that_names_it(install, code, said):
 
 
 def test_plugin_objects_of_the_wrong_kind_are_named(install, capsys, tmp_path):
-    """A command that is no function, a layout that is no Layout, a backbone that is no Backbone."""
+    """A command that is no function, a layout that is no Layout, a backbone, an encoder, and the states of one."""
     install(
         "bad-one",
         {
             "vse.commands": {"odd": "bad_one:x"},
             "vse.layouts": {"odd": "bad_one:x"},
             "vse.backbones": {"odd": "bad_one:make"},
+            "vse.encoders": {"odd": "bad_one:make", "narrow": "bad_one:Narrow"},
         },
-        "x = 3\ndef make(pretrained): return x",
+        "import torch\nx = 3\ndef make(**options): return x\n"
+        "class Narrow(torch.nn.Module):\n"
+        "    def __init__(self, vocabulary_size, size): super().__init__()\n"
+        "    def forward(self, tokens, lengths): return torch.zeros(*tokens.shape, 2)\n",
     )
     assert main(["odd"]) == 1
     assert "from bad-one 1.0: expected a function or a typer.Typer, got int" in capsys.readouterr().err
@@ -99,6 +106,12 @@ def test_plugin_objects_of_the_wrong_kind_are_named(install, capsys, tmp_path):
     assert "expected a vse.data.Layout, got int" in capsys.readouterr().err
     with pytest.raises(PluginError, match=r"expected a vse.encoders.Backbone, got int"):
         create_backbone("odd")
+    with pytest.raises(PluginError, match=r"expected a torch module, got int"):
+        PluginTextEncoder("odd", 9, 4, AvgPool(), {})
+    with pytest.raises(PluginError, match=r"expected states of shape \(1, 3, 4\), got \(1, 3, 2\)"):
+        PluginTextEncoder("narrow", 9, 4, AvgPool(), {})(torch.zeros(1, 3, dtype=torch.int64))
+    with pytest.raises(InputError, match=r"unknown text encoder 'od'.*did you mean 'odd'.*group vse.encoders"):
+        PluginTextRecipe(encoder="od")
 
 
 def test_unknown_loss_lists_plugins(install):

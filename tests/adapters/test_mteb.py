@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from PIL import Image
+from tests.conftest import library
 from tests.support_models import CAPTIONS, build, grid_config, picture
 
 import vse
@@ -77,7 +78,7 @@ def test_mteb_recalls_equal_vse_evaluate(material, monkeypatch):
     """Texts retrieve images and images retrieve texts with the recalls of vse.evaluate, which MTEB calls hit rates."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     repair_torchvision()
-    mteb = pytest.importorskip("mteb")  # here: its import takes seconds, in every process that collects this module
+    mteb = library("mteb", "mteb")  # here: its import takes seconds, in every process that collects this module
     model, home, captions = material
     tasks = [tiny_task(home, captions, category) for category in ("t2i", "i2t")]
     found = mteb.evaluate(mteb_encoder(model), tasks, cache=None, show_progress_bar=False)

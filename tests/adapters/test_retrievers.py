@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.conftest import library
 from tests.service.page.colour_model import COLOURS, write_colour_model
 from tests.support_models import CAPTIONS, build, grid_config, picture
 
@@ -44,7 +45,7 @@ def paths(collection, k):
 
 def test_langchain_retriever_returns_what_a_search_finds(collection):
     """In the same order, with the JSON of results as metadata; a collection may be named by its path."""
-    pytest.importorskip("langchain_core")
+    library("langchain_core", "adapters")
     by_path = retrievers.langchain_retriever(Path(collection.info().where), k=3).invoke("a dog")
     assert [document.metadata["path"] for document in by_path] == paths(collection, 3)
     found = retrievers.langchain_retriever(collection, k=3).invoke("a dog")
@@ -54,7 +55,7 @@ def test_langchain_retriever_returns_what_a_search_finds(collection):
 
 def test_llama_index_retriever_returns_what_a_search_finds(collection):
     """With the cosine as the score of a node."""
-    pytest.importorskip("llama_index.core")
+    library("llama_index.core", "adapters")
     found = retrievers.llama_index_retriever(collection, k=2).retrieve("a dog")
     assert [node.metadata["path"] for node in found] == paths(collection, 2)
     assert found[0].score == pytest.approx(vse.search(collection, "a dog", 1).results[0].score)
@@ -62,7 +63,7 @@ def test_llama_index_retriever_returns_what_a_search_finds(collection):
 
 def test_langchain_embeddings_are_those_of_the_text_tower(model_folder):
     """For documents and for queries alike."""
-    pytest.importorskip("langchain_core")
+    library("langchain_core", "adapters")
     embeddings = retrievers.langchain_embeddings(model_folder)  # a path, as a name would
     expected = vse.load(model_folder).encode_texts(["a dog"])[0]
     np.testing.assert_allclose(embeddings.embed_query("a dog"), expected, atol=1e-6)
@@ -71,7 +72,7 @@ def test_langchain_embeddings_are_those_of_the_text_tower(model_folder):
 
 def test_mcp_process_serves_what_a_search_shows(tmp_path):
     """A client talks to ``vse mcp``: results as in ``vse search``, without what does not match; errors of the tool."""
-    pytest.importorskip("mcp")
+    library("mcp", "mcp")
     from mcp.client import Client
     from mcp.client.stdio import StdioServerParameters
 
@@ -110,7 +111,7 @@ def test_mcp_query_of_bad_length_is_refused(collection, query):
 
 def test_clip_benchmark_recalls_equal_vse_evaluate(model_folder, tmp_path):
     """The library's own retrieval metric, over our wrapper, gives the recalls of vse.evaluate."""
-    metric = pytest.importorskip("clip_benchmark.metrics.zeroshot_retrieval")
+    metric = library("clip_benchmark.metrics.zeroshot_retrieval", "mteb")
     from vse.adapters.evaluation import CLIPBenchmarkModel, retrieval_batches
     from vse.data import open_data
 
@@ -140,13 +141,33 @@ def _dicts(value):
             yield from _dicts(each)
 
 
+class OnGPU(torch.Tensor):
+    """Like a tensor on a GPU: no array without a copy on the CPU."""
+
+    def numpy(self):
+        raise TypeError("copy it to the CPU first")
+
+    def cpu(self):
+        return self.as_subclass(torch.Tensor)
+
+
+def test_clip_benchmark_model_takes_tensors_of_a_gpu(model_folder):
+    """The library moves what transform and tokenizer return to its device."""
+    from vse.adapters.evaluation import CLIPBenchmarkModel
+
+    wrapped, image = CLIPBenchmarkModel(model_folder), Image.fromarray(picture())
+    pixels, tokens = wrapped.transform(image)[None], wrapped.tokenizer(["a dog", "a dog runs in the snow"])
+    for encode, given in ((wrapped.encode_image, pixels), (wrapped.encode_text, tokens)):
+        torch.testing.assert_close(encode(given.as_subclass(OnGPU)), encode(given))
+
+
 def test_mteb_batches_are_embedded_as_the_model_does(model_folder):
     """Texts, images, and the normalised mean of both."""
     from vse.adapters.evaluation import embed_batch
 
     model = vse.load(model_folder)
     image = Image.fromarray(picture()).convert("L")
-    texts = embed_batch(model, {"text": ["a dog"]})
+    texts = embed_batch(model, {"text": ["a dog", ""]})[:1]
     np.testing.assert_allclose(texts, model.encode_texts(["a dog"]), atol=1e-6)
     images = embed_batch(model, {"image": [image]})
     both = embed_batch(model, {"text": ["a dog"], "image": [image]})

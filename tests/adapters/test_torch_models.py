@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.conftest import library
 from tests.support_models import BERT, build, grid_config, picture, write_wordpieces
 
 import vse
@@ -14,7 +18,7 @@ from vse.encoders.third_party import repair_torchvision
 from vse.errors import InputError
 from vse.pooling import GPO, AvgPool, MaxPool, create_pooling, list_poolings
 
-transformers = pytest.importorskip("transformers")
+transformers = library("transformers", "train")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -64,7 +68,7 @@ def test_map_pooling_pools_cells_in_either_layout():
 @pytest.fixture(scope="module")
 def timm():
     """The library."""
-    return pytest.importorskip("timm")
+    return library("timm", "train")
 
 
 @pytest.mark.parametrize("name", ["resnet10t", "test_convnext"])
@@ -77,6 +81,23 @@ def test_timm_model_with_our_average_is_unchanged_and_gpo_trains(timm, name):
     torch.testing.assert_close(set_global_pool(model, AvgPool())(images), before, rtol=1e-4, atol=1e-5)
     set_global_pool(model, "gpo", start="average")(images).square().sum().backward()
     assert any(parameter.grad is not None for key, parameter in model.named_parameters() if "pooling" in key)
+
+
+@pytest.mark.parametrize("name", ["resnet10t", "test_convnext"])
+def test_timm_reset_classifier_keeps_gpo(timm, name):
+    """The usual step before fine-tuning changes the classes alone, in a copy too; a pooling that it names is built."""
+    model, images = set_global_pool(timm.create_model(name, num_classes=3), "gpo").eval(), torch.randn(2, 3, 64, 64)
+    pooling = next(each for each in model.modules() if isinstance(each, GPO))
+    copied = pickle.loads(pickle.dumps(copy.deepcopy(model)))
+    copied.reset_classifier(7)
+    model.reset_classifier(5)
+    assert (model(images).shape, copied(images).shape) == ((2, 5), (2, 7))
+    assert any(each is pooling for each in model.modules())
+    model.reset_classifier(0)
+    assert model(images).dim() == 2
+    model.reset_classifier(4, "avg")
+    assert model(images).shape == (2, 4)
+    assert not any(isinstance(each, GPO) for each in model.modules())
 
 
 def test_timm_vision_transformer_is_refused(timm):
@@ -112,38 +133,41 @@ def test_feature_extraction_pools_valid_tokens_alone(bert):
 
 def test_gpo_pooling_of_sentence_transformers_saves_and_loads(bert, tmp_path):
     """A model with a GPO gives the same embeddings after it is saved in modules.json and loaded."""
-    library = pytest.importorskip("sentence_transformers")
+    sbert = library("sentence_transformers", "adapters")
     from sentence_transformers.sentence_transformer.modules import Transformer
 
     from vse.adapters.sentence_transformers import GPOPooling
 
     words = Transformer(str(bert[2]))
     pooling = GPOPooling(words.get_embedding_dimension(), options={"start": "average"})
-    model = library.SentenceTransformer(modules=[words, pooling], device="cpu")
+    model = sbert.SentenceTransformer(modules=[words, pooling], device="cpu")
     expected = model.encode(["a dog", "snow"])
     assert expected.shape == (2, words.get_embedding_dimension())
     model.save(str(tmp_path / "saved"))
-    again = library.SentenceTransformer(str(tmp_path / "saved"), trust_remote_code=True, device="cpu")
+    again = sbert.SentenceTransformer(str(tmp_path / "saved"), trust_remote_code=True, device="cpu")
     np.testing.assert_allclose(again.encode(["a dog", "snow"]), expected, rtol=1e-5, atol=1e-6)
     assert isinstance(again[1], GPOPooling)
 
 
 def test_vse_model_encodes_as_a_sentence_transformer(tmp_path):
     """Texts and images have the embeddings of the model itself, also where the saved folder was moved alone."""
-    library = pytest.importorskip("sentence_transformers")
+    sbert = library("sentence_transformers", "adapters")
     from vse.adapters.sentence_transformers import VSEEncoder
 
     folder = build(image=grid_config()).save(tmp_path / "model")
     own, image = vse.load(folder), tmp_path / "image.png"
     Image.fromarray(picture()).save(image)
-    model = library.SentenceTransformer(modules=[VSEEncoder(str(folder))], device="cpu")
+    model = sbert.SentenceTransformer(modules=[VSEEncoder(str(folder))], device="cpu")
     np.testing.assert_allclose(model.encode(["a dog"]), own.encode_texts(["a dog"]), atol=1e-6)
     np.testing.assert_allclose(model.encode([Image.open(image)]), own.encode_images([image]), atol=1e-6)
+    odd = model.encode(["a dog", "qqqq", " "])  # a text without a known word does not end an encode
+    np.testing.assert_allclose(odd[:2], own.encode_texts(["a dog", "qqqq"], unknown="allow"), atol=1e-6)
+    assert np.isfinite(odd[2]).all()
     for _ in range(2):  # the second time over the first
         model.save(str(tmp_path / "saved"))
     moved = (tmp_path / "saved").rename(tmp_path / "moved")
     folder.rename(tmp_path / "gone")
-    again = library.SentenceTransformer(str(moved), trust_remote_code=True, device="cpu")
+    again = sbert.SentenceTransformer(str(moved), trust_remote_code=True, device="cpu")
     np.testing.assert_array_equal(again.encode(["a dog"]), model.encode(["a dog"]))
     again.save(str(moved))  # over itself
     assert vse.load(moved / "model").fingerprint() == own.fingerprint()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -119,6 +120,14 @@ def test_eval_of_video_ensemble_averages_scores(models, data, capsys):
     report = evaluate(capsys, models["hgr"], models["hgr"], "--data", data, "--compare")
     assert report["comparisons"][0]["differences"].keys() == report["results"][0]["intervals"].keys()
     assert report["comparisons"][0]["differences"]["rsum"] == {"value": 0.0, "interval": [0.0, 0.0], "real": False}
+
+
+def test_eval_of_videos_tells_models_of_a_run_apart(models, data, capsys):
+    """Its best and its last model record the same name, and a comparison says which is subtracted."""
+    best = Path(models["vse-infinity"])
+    report = evaluate(capsys, best, best.with_name("last"), "--data", data, "--compare")
+    (difference,) = report["comparisons"]
+    assert {difference["first"], difference["second"]} == {"vse-infinity-best", "vse-infinity-last"}
 
 
 def test_eval_shares_role_graphs_between_models(models, data, capsys, monkeypatch):

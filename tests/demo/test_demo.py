@@ -89,5 +89,5 @@ def test_demo_without_photographs_shows_scenes(monkeypatch, tmp_path):
     monkeypatch.setattr(progress, "note", notes.append, raising=False)
     monkeypatch.setattr("vse.demo.photos.find_spec", lambda name: None)
     assert index_samples(tmp_path, [], progress) is None
-    assert 'pip install "vse-infinity[search,samples]"' in notes[0]
+    assert 'pip install ./packages/photo ".[search,samples]"' in notes[0]
     assert list(tmp_path.iterdir()) == []

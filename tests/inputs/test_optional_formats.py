@@ -150,5 +150,5 @@ def test_missing_format_library_is_named(monkeypatch, module, content, what, ext
     monkeypatch.setattr("vse.errors.importlib.import_module", absent)
     with pytest.raises(BadImageError) as caught:
         read_image(content)
-    install = f'pip install "vse-infinity[{extra}]"'
+    install = f'pip install ".[{extra}]" (or make setup) in a clone'
     assert caught.value.reason == f"{what} needs {module}, which is not installed: {install}"

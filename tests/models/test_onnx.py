@@ -73,4 +73,4 @@ def test_torch_model_without_torch_fails_in_one_line(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path / "model")], capture_output=True, text=True, check=False
     )
-    assert 'pip install "vse-infinity[train]"' in done.stderr.strip().splitlines()[-1]
+    assert 'pip install ".[train]"' in done.stderr.strip().splitlines()[-1]

@@ -22,7 +22,6 @@ from vse.models.sources import (
     DEFAULT,
     MODELS,
     NAMES,
-    PREVIOUS,
     list_installed,
     model_folder,
     place_of,
@@ -103,11 +102,11 @@ def test_code_distribution_leaves_models_out():
         assert not [path for path in files if path.is_relative_to(MODELS)]
 
 
-def test_photo_distribution_holds_models_and_licences():
-    """Wheel and source distribution of vse-infinity-photo contain every file; an editable install copies none."""
+def test_photo_distribution_holds_current_model_and_licences():
+    """Wheel and source distribution of vse-infinity-photo contain all its files; an editable install copies none."""
     builders = pytest.importorskip("hatchling.builders.wheel"), pytest.importorskip("hatchling.builders.sdist")
     project = REPOSITORY / "packages" / "photo"
-    expected = {path.relative_to(MODELS).as_posix() for path in MODELS.rglob("*") if path.is_file()}
+    expected = {path.relative_to(MODELS).as_posix() for path in (MODELS / DEFAULT).rglob("*") if path.is_file()}
     for builder, package in (
         (builders[0].WheelBuilder(str(project)), "vse_infinity_photo/models"),
         (builders[1].SdistBuilder(str(project)), "src/vse_infinity_photo/models"),
@@ -131,7 +130,7 @@ def test_photo_distribution_holds_models_and_licences():
         assert (project / name).is_file()
     apache = (project / "LICENSE-APACHE-2.0.txt").read_text()
     assert apache == (MODELS / DEFAULT / "LICENSE-APACHE-2.0.txt").read_text()
-    assert set(about["entry-points"]["vse.models"]) == {DEFAULT, *PREVIOUS[DEFAULT]}
+    assert set(about["entry-points"]["vse.models"]) == {DEFAULT}
 
 
 @pytest.fixture
@@ -143,15 +142,17 @@ def no_checkout(monkeypatch, tmp_path):
     return monkeypatch
 
 
-def test_photo_package_provides_both_versions(no_checkout, tmp_path):
-    """The current model by name, its predecessor by the fingerprint that a collection recorded."""
+def test_photo_package_provides_the_current_version(no_checkout, tmp_path):
+    """By name; its predecessor is only in a checkout, where the fingerprint that a collection recorded finds it."""
     for name, print_of in (("photo", "new"), ("photo-v1", "old")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(json.dumps({"runtime": "onnx", "fingerprint": print_of}))
     package = ModuleType("vse_infinity_photo")
-    package.photo, package.photo_v1 = (lambda: tmp_path / "photo"), (lambda: tmp_path / "photo-v1")
+    package.photo = lambda: tmp_path / "photo"
     no_checkout.setitem(sys.modules, "vse_infinity_photo", package)
     assert shipped_folder("photo") == tmp_path / "photo"
+    assert place_of("photo", "old") == str(tmp_path / "photo")
+    no_checkout.setattr("vse.models.sources.MODELS", tmp_path)
     assert place_of("photo", "old") == str(tmp_path / "photo-v1")
     assert shipped_name(tmp_path / "photo") == "photo"
     assert shipped_folder("photo-v1") is None
@@ -160,7 +161,7 @@ def test_photo_package_provides_both_versions(no_checkout, tmp_path):
 
 def test_missing_photo_model_says_what_to_install(no_checkout, here):
     """One line with the command, from Python and before anything is indexed."""
-    with pytest.raises(MissingDependencyError, match=r'pip install "vse-infinity\[search\]"') as caught:
+    with pytest.raises(MissingDependencyError, match=r'pip install ./packages/photo "\.\[search\]"') as caught:
         vse.load(DEFAULT)
     assert "\n" not in str(caught.value)
     assert list_installed() == []

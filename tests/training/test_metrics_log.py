@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import library
 
 from vse.training.log import MetricsLog, read_metrics
 
@@ -130,7 +132,7 @@ def test_half_a_line_is_not_read(tmp_path):
 
 def test_tensorboard_files_hold_the_same_numbers(tmp_path):
     """When asked for: one curve for each number of a step and of dev."""
-    pytest.importorskip("tensorboard")
+    library("tensorboard", "trackers")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     log = MetricsLog(tmp_path, trackers=["tensorboard"])
@@ -148,19 +150,22 @@ def test_tensorboard_files_hold_the_same_numbers(tmp_path):
 
 def test_mlflow_run_is_continued_by_a_resumed_run(tmp_path, monkeypatch):
     """One run with the numbers of both processes, in the folder of the run."""
-    pytest.importorskip("mlflow")
+    library("mlflow", "trackers")
     from mlflow import MlflowClient
 
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    for step in range(2):
-        log = MetricsLog(tmp_path, first_step=step, trackers=["mlflow"])
+    for step in range(2):  # resumed with another number of threads, and more parameters than one call takes
+        recipe = {"seed": 7, "run": {"threads": 2 + step, "average": None}, "many": {str(n): n for n in range(120)}}
+        log = MetricsLog(tmp_path, first_step=step, trackers=["mlflow"], recipe=recipe)
         log.step(line(step, lr=0.1), {"compute": 0.1, "wait": 0.0})
         log.close()
     client = MlflowClient(tracking_uri=(tmp_path / "mlflow").as_uri())
     (run,) = client.search_runs([client.get_experiment_by_name("vse").experiment_id])
     history = client.get_metric_history(run.info.run_id, "step/loss")
     assert [(each.step, each.value) for each in history] == [(step, pytest.approx(0.5 / (1 + step))) for step in (0, 1)]
+    assert {"seed": "7", "run.threads": "2", "many.119": "119"}.items() <= run.data.params.items()
+    assert "run.average" not in run.data.params
 
 
 def wandb_records(path):
@@ -180,17 +185,25 @@ def wandb_records(path):
             whole = b""
 
 
-def test_wandb_writes_the_numbers_offline_unless_told_otherwise(tmp_path, monkeypatch):
-    """Nothing leaves the machine by default: the numbers of each step are in a file of the run's folder."""
-    pytest.importorskip("wandb")
+def test_wandb_writes_offline_unless_told_otherwise(tmp_path, monkeypatch):
+    """Nothing leaves the machine by default: each process writes a file of one run, with its steps and the recipe."""
+    library("wandb", "trackers")
     monkeypatch.delenv("WANDB_MODE", raising=False)
-    log = MetricsLog(tmp_path, trackers=["wandb"])
-    for step in range(2):
-        log.step(line(step, lr=0.1), {"compute": 0.1, "wait": 0.0})
-    log.close()
-    (path,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
-    found = []
-    for history in (record.history for record in wandb_records(path) if record.HasField("history")):
-        values = {item.key or item.nested_key[0]: json.loads(item.value_json) for item in history.item}
-        found.append((history.step.num, values["step/loss"]))
-    assert found == [(step, pytest.approx(0.5 / (1 + step))) for step in (0, 1)]
+    for first in (0, 2):
+        log = MetricsLog(tmp_path, first_step=first, trackers=["wandb"], recipe={"seed": 7, "run": {"threads": first}})
+        for step in range(first, first + 2):
+            log.step(line(step, lr=0.1), {"compute": 0.1, "wait": 0.0})
+        log.close()
+        time.sleep(1 - time.time() % 1)  # W&B names folders by the second
+    paths = sorted(tmp_path.glob("wandb/offline-run-*/run-*.wandb"))
+    assert len(paths) == 2
+    found, runs = [], []
+    for record in (record for path in paths for record in wandb_records(path)):
+        if record.HasField("run"):
+            config = {item.key or item.nested_key[0]: json.loads(item.value_json) for item in record.run.config.update}
+            runs.append((record.run.run_id, config["seed"], config["run"]))
+        elif record.HasField("history"):
+            values = {item.key or item.nested_key[0]: json.loads(item.value_json) for item in record.history.item}
+            found.append((record.history.step.num, values["step/loss"]))
+    assert sorted(found) == [(step, pytest.approx(0.5 / (1 + step))) for step in range(4)]
+    assert runs == [(runs[0][0], 7, {"threads": first}) for first in (0, 2)]

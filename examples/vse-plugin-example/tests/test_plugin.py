@@ -46,7 +46,7 @@ def test_recipe_takes_plugins_by_name():
 
 
 def test_model_of_plugins_trains_loads_and_is_evaluated(tmp_path):
-    """Backbone, pooling and loss by name: ``vse.train`` writes a model that loads with them and has recalls."""
+    """Backbone, text encoder, pooling and loss by name: ``vse.train`` writes a model that loads and has recalls."""
     assert main(["data", "scenes", str(tmp_path / "scenes"), "--train", "8", "--dev", "4", "--test", "4"]) == 0
     (tmp_path / "mine.toml").write_text(f"""
         data = {{ path = {str(tmp_path / "scenes")!r}, min_count = 1 }}
@@ -55,7 +55,7 @@ def test_model_of_plugins_trains_loads_and_is_evaluated(tmp_path):
         run = {{ threads = 1, readers = 1 }}
         [model]
         embed_size = 16
-        text = {{ kind = "bigru", word_size = 8 }}
+        text = {{ kind = "plugin", encoder = "convolved", options = {{ word_size = 8 }}, pooling = "gpo" }}
         [model.image]
         kind = "grid"
         backbone = {{ name = "patches", options = {{ channels = 8 }} }}
@@ -66,6 +66,7 @@ def test_model_of_plugins_trains_loads_and_is_evaluated(tmp_path):
     model = vse.load(result.model)
     assert type(model.image_encoder.pooling).__name__ == "MedianPool"
     texts = model.encode_texts(["a red circle", "a blue square"])
+    np.testing.assert_allclose(texts[:1], model.encode_texts(["a red circle"]), atol=1e-6)
     np.testing.assert_allclose(texts, vse.load(result.model).encode_texts(["a red circle", "a blue square"]))
     evaluated = vse.evaluate(result.model, tmp_path / "scenes", split="test").results[0]
     assert 0 <= evaluated.metrics.rsum <= 600

@@ -24,6 +24,7 @@ GROUPS = {
     "vse.poolings": "a class or function that creates a vse.pooling.Pooling",
     "vse.losses": "a function of scores (B, B) and image_ids (B,), with options, that returns a scalar",
     "vse.backbones": "a function or class that creates a vse.encoders.Backbone",
+    "vse.encoders": "a function or class that creates a module from tokens (B, L), lengths (B,) to states (B, L, D)",
     "vse.layouts": "a vse.data.Layout",
     "vse.backends": "a class with open, create and exists, for the addresses NAME+…",
     "vse.commands": "a function for typer, or a typer.Typer",

@@ -59,14 +59,16 @@ class CLIPBenchmarkModel:
         return torch.from_numpy(np.where(padding, PADDING, batch.tokens))
 
     def encode_image(self, pixels: Tensor) -> Tensor:
-        """Return embeddings ``(B, D)``."""
-        return torch.from_numpy(np.asarray(self.model.embed_images(pixels.numpy())))
+        """Return embeddings ``(B, D)``, on the device of the pixels."""
+        embeddings = self.model.embed_images(pixels.cpu().numpy())
+        return torch.from_numpy(np.asarray(embeddings)).to(pixels.device)
 
     def encode_text(self, tokens: Tensor) -> Tensor:
         """Return embeddings ``(B, D)`` of what :meth:`tokenizer` returned."""
-        lengths = (tokens != PADDING).sum(dim=1).numpy()
-        ids = tokens.clamp(min=0).numpy()[:, : int(lengths.max())]
-        return torch.from_numpy(np.asarray(self.model.embed_tokens(ids, lengths)))
+        read = tokens.cpu()
+        lengths = (read != PADDING).sum(dim=1).numpy()
+        ids = read.clamp(min=0).numpy()[:, : int(lengths.max())]
+        return torch.from_numpy(np.asarray(self.model.embed_tokens(ids, lengths))).to(tokens.device)
 
 
 PADDING = -1
@@ -123,12 +125,17 @@ def embed_batch(model: Any, batch: Mapping[str, Any]) -> NDArray[np.float32]:
     if "image" in batch:
         parts.append(np.asarray(model.encode_images([_as_file(image) for image in batch["image"]])))
     if "text" in batch:
-        parts.append(np.asarray(model.encode_texts([text or " " for text in batch["text"]], unknown="allow")))
+        parts.append(encode_any_text(model, batch["text"]))
     if not parts:
         raise InputError(f"a batch of {', '.join(batch) or 'nothing'}: expected 'image' or 'text'")
     mean = np.mean(parts, axis=0, dtype=np.float32)
     found: NDArray[np.float32] = mean / np.linalg.norm(mean, axis=1, keepdims=True).clip(min=1e-12)
     return found
+
+
+def encode_any_text(model: Any, texts: Iterable[str]) -> NDArray[np.float32]:
+    """Return the embeddings of texts as other libraries pass them: blank ones, or of unknown words, do not end it."""
+    return np.asarray(model.encode_texts([text if text.strip() else "." for text in texts], unknown="allow"))
 
 
 def _as_file(image: Any) -> Any:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ require("sentence_transformers", extra="adapters", purpose="vse.adapters.sentenc
 
 from sentence_transformers.base.modules import InputModule, Module  # noqa: E402
 
+from vse.adapters.evaluation import encode_any_text  # noqa: E402
 from vse.models.sources import model_folder  # noqa: E402
 from vse.pooling import create_pooling  # noqa: E402
 
@@ -127,7 +129,7 @@ class VSEEncoder(InputModule):
         """Add ``sentence_embedding (B, D)``."""
         inputs = list(features["inputs"])
         embeddings = torch.empty(len(inputs), self.model.embed_size)
-        for texts, encode in ((False, self.model.encode_images), (True, self.model.encode_texts)):
+        for texts, encode in ((False, self.model.encode_images), (True, partial(encode_any_text, self.model))):
             rows = [row for row, each in enumerate(inputs) if isinstance(each, str) is texts]
             if rows:
                 embeddings[rows] = torch.from_numpy(encode([inputs[row] for row in rows]))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -44,7 +45,7 @@ class MapPooling(nn.Module):
         super().__init__()
         self.pooling = create_pooling(pooling, **(options or {})) if isinstance(pooling, str) else pooling
         self.channels_last, self.keep_map = channels_last, keep_map
-        self.pool_type = "gpo"  # timm asks for it
+        self.pool_type = "vse"  # timm asks for it, and refuses to build this one anew
 
     def forward(self, features: Tensor) -> Tensor:
         if features.dim() != 4:
@@ -73,7 +74,8 @@ def set_global_pool(model: nn.Module, pooling: str | Pooling = "gpo", **options:
         options: Of a pooling that is named.
 
     Returns:
-        The same model. Its classifier and ``forward_features`` are unchanged.
+        The same model. Its classifier and ``forward_features`` are unchanged, and ``model.reset_classifier(10)`` keeps
+        the pooling, with its weights, unless it names another one.
 
     Raises:
         InputError: The model has no global pooling over a feature map, as vision transformers.
@@ -96,10 +98,22 @@ def set_global_pool(model: nn.Module, pooling: str | Pooling = "gpo", **options:
             channels_last = str(getattr(layout, "value", layout)).upper() == "NHWC"
             keep_map = not (isinstance(getattr(old, "flatten", None), nn.Flatten) or getattr(inner, "flatten", False))
         setattr(parent, name, MapPooling(pooling, channels_last=channels_last, keep_map=keep_map, options=options))
+        if hasattr(model, "reset_classifier"):
+            # Unlike a closure or a method, a partial is copied and pickled together with the model that it names.
+            cast(Any, model).reset_classifier = partial(_reset_classifier, model, path)
         return model
     raise InputError(
         f"{type(model).__name__} has no global pooling over a feature map: pool its tokens with vse.pooling instead"
     )
+
+
+def _reset_classifier(model: Any, path: str, num_classes: int, global_pool: str | None = None, **options: Any) -> None:
+    """Give a timm model a new classifier, and its pooling back: timm would build another by the name of its type."""
+    pooling = model.get_submodule(path)
+    keep = global_pool is None and isinstance(pooling, MapPooling)
+    type(model).reset_classifier(model, num_classes, "avg" if keep else global_pool, **options)
+    if keep:
+        model.set_submodule(path, pooling)
 
 
 class FeatureExtraction:

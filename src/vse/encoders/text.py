@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from vse._util.plugins import Registry
 from vse.encoders.functional import unit_norm
 from vse.encoders.prefix_bigru import prefix_states
-from vse.errors import InputError
+from vse.errors import InputError, PluginError, unknown_choice
 from vse.pooling import Pooling
 from vse.pooling.functional import Lengths, compiled, prefix_mask, read_sets, sizes_of, usable_on
 
@@ -190,3 +192,46 @@ class WordEncoder(WordStates):
     def elements(self, tokens: Tensor, lengths: Lengths | None = None) -> tuple[Tensor, Tensor | None]:
         """Return the state of each word ``(B, L, D)`` before pooling, zero for padding, and the mask."""
         return super().forward(tokens, lengths)
+
+
+ENCODERS: Registry[Callable[..., nn.Module]] = Registry("vse.encoders")
+
+
+def known_encoder(name: str) -> str:
+    """Return the name of a plugin's text encoder; reject others."""
+    if name not in ENCODERS:
+        listed = unknown_choice("text encoder", name, ENCODERS) if ENCODERS else f"unknown text encoder {name!r}"
+        raise InputError(f"{listed}; a distribution registers it in the entry point group vse.encoders")
+    return name
+
+
+class PluginTextEncoder(nn.Module):
+    """``tokens (B, L)`` → states of a plugin's network ``(B, L, D)`` → pooling → unit norm ``(B, D)``.
+
+    The plugin is called as ``make(vocabulary_size=V, size=D, **options)``, and its module as ``network(tokens,
+    lengths)`` with the number of valid tokens of each text ``(B,)``; its states of padding are not used.
+    """
+
+    def __init__(
+        self, name: str, vocabulary_size: int, size: int, pooling: Pooling, options: Mapping[str, Any]
+    ) -> None:
+        super().__init__()
+        self.name, self.vocabulary_size, self.size = known_encoder(name), vocabulary_size, size
+        network = ENCODERS.call(name, vocabulary_size=vocabulary_size, size=size, **options)
+        if not isinstance(network, nn.Module):
+            raise PluginError(f"{ENCODERS.origin(name)}: expected a torch module, got {type(network).__name__}")
+        self.network, self.pooling = network, pooling
+
+    def forward(self, tokens: Tensor, lengths: Lengths | None = None) -> Tensor:
+        states, mask = self.elements(tokens, lengths)
+        return unit_norm(self.pooling.pool(states, mask))
+
+    def elements(self, tokens: Tensor, lengths: Lengths | None = None) -> tuple[Tensor, Tensor | None]:
+        """Return the states before pooling ``(B, L, D)``, and the mask."""
+        tokens = check_tokens(tokens, self.vocabulary_size)
+        mask = read_sets(tokens.new_empty(1, dtype=torch.float32).expand(*tokens.shape, 1), lengths)
+        states: Tensor = self.network(tokens, sizes_of(tokens.unsqueeze(-1), mask))
+        if states.shape != (*tokens.shape, self.size):
+            expected, found = (*tokens.shape, self.size), tuple(states.shape)
+            raise PluginError(f"{ENCODERS.origin(self.name)}: expected states of shape {expected}, got {found}")
+        return states, mask

@@ -327,8 +327,7 @@ def _score_videos(
         if isinstance(loaded, PairScorer) and loaded.reads_graphs and loaded.tokenizer is not None:
             graphs = graphs_of(loaded.tokenizer.max_length)
             progress.note(f"{name}: {graphs.note}")
-        recorded = getattr(getattr(getattr(loaded, "config", None), "about", None), "name", None)
-        yield ScoredModel.of_model(loaded, opened, test, name=recorded or name, graphs=graphs, progress=progress)
+        yield ScoredModel.of_model(loaded, opened, test, name=name, graphs=graphs, progress=progress)
 
 
 _OF_A_RUN = re.compile(r"best|last|averaged|model-\d+")  # names that every run folder has

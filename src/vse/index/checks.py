@@ -105,7 +105,8 @@ def model_mismatch_error(
     if given_source == held_source and held_source in NAMES:  # the bundled model differs between versions
         return InputError(
             f"{where} holds embeddings of model {held}, and the {held_source!r} model of this version of vse is "
-            f"{given}: re-encode all files: {command}"
+            f"{given}: name the former with --model (a clone has it in src/vse/models/shipped), or re-encode all "
+            f"files: {command}"
         )
     return InputError(
         f"{where} holds embeddings of model {held} ({held_source}), not of {given}: use that model, or re-encode all "

@@ -15,7 +15,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
 from vse._util.schema import read_json
-from vse.errors import DISTRIBUTION, InputError, MissingDependencyError, first_line, require
+from vse.errors import InputError, MissingDependencyError, first_line, install_hint, require
 from vse.inputs.tokenizer import SETTINGS_FILE, TOKENIZER_FILE, TextTokenizer, read_tokenizer
 
 # Short name → the package's module and its folder of Hugging Face files. Looked up without importing the package, whose
@@ -31,7 +31,7 @@ def packaged_folder(name: str) -> Path | None:
     spec = find_spec(module)
     if spec is None or spec.origin is None:
         raise MissingDependencyError(
-            f'the packaged encoder {name!r} is not installed: pip install "{DISTRIBUTION}[backbones]"', name=module
+            f"the packaged encoder {name!r} is not installed: {install_hint('backbones')}", name=module
         )
     return Path(spec.origin).parent / folder
 

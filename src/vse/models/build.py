@@ -10,7 +10,7 @@ from torch import nn
 from vse.encoders.backbones import VisionTransformer, create_backbone
 from vse.encoders.dual import DualImageEncoder, DualTextEncoder, create_dual
 from vse.encoders.image import GridEncoder, RegionEncoder, create_projection
-from vse.encoders.text import WordEncoder
+from vse.encoders.text import PluginTextEncoder, WordEncoder
 from vse.encoders.transformer_text import (
     TransformerTextEncoder,
     architecture_of,
@@ -28,6 +28,7 @@ from vse.models.config import (
     GRUConfig,
     ImageConfig,
     ModelConfig,
+    PluginTextConfig,
     PoolingConfig,
     RegionConfig,
     TextConfig,
@@ -100,10 +101,15 @@ def build_text_encoder(
         return CharacterEncoder(config.vocabulary_size, size, pooling, **options), config
     pooling = build_pooling(config.pooling, size)
     if not isinstance(config, TransformerConfig):
-        words, width = config.vocabulary_size, config.word_size
-        if config.kind == "words":
-            return WordEncoder(words, width, size, pooling, config.dropout), config
-        return text_encoder_class(system)(words, width, size, pooling), config
+        encoder: nn.Module
+        words = config.vocabulary_size
+        if isinstance(config, PluginTextConfig):
+            encoder = PluginTextEncoder(config.encoder, words, size, pooling, config.options)
+        elif config.kind == "words":
+            encoder = WordEncoder(words, config.word_size, size, pooling, config.dropout)
+        else:
+            encoder = text_encoder_class(system)(words, config.word_size, size, pooling)
+        return encoder, config
     if config.architecture:
         transformer = create_transformer(config.architecture)
     elif config.pretrained is not None:

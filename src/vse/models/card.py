@@ -65,6 +65,8 @@ def text_tower(config: TextConfig, feature_size: int | None = None, parameters: 
         network = f"{model_type}{f' from {config.pretrained}' if config.pretrained else ''}"
     elif config.kind == "dual":
         network = f"{config.architecture.get('model_type', config.library)}, text half"
+    elif config.kind == "plugin":
+        network = f"{config.encoder} (plugin), {config.vocabulary_size:,} words"
     elif config.kind == "characters":
         network, feature_size = "words from characters, bidirectional GRU", config.character_size
     else:

@@ -163,6 +163,16 @@ class CharactersConfig(Strict):
     pooling: PoolingConfig = PoolingConfig(name=LAST)
 
 
+class PluginTextConfig(Strict):
+    """Words through ``encoder`` of another distribution, see :class:`vse.encoders.text.PluginTextEncoder`."""
+
+    kind: Literal["plugin"] = "plugin"
+    encoder: str
+    vocabulary_size: Annotated[int, Field(ge=1, le=100 * LARGEST)]
+    options: dict[str, Any] = Field(default_factory=dict)
+    pooling: PoolingConfig = PoolingConfig()
+
+
 class TransformerConfig(Strict):
     """A Hugging Face text encoder, built from ``architecture`` or, for a new model, loaded from ``pretrained``."""
 
@@ -241,7 +251,7 @@ def split_marks(raw: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 ImageConfig = Annotated[RegionConfig | GridConfig | FramesConfig | DualImageConfig, Field(discriminator="kind")]
 TextConfig = Annotated[
-    BiGRUConfig | TransformerConfig | WordsConfig | DualTextConfig | GRUConfig | CharactersConfig,
+    BiGRUConfig | TransformerConfig | WordsConfig | DualTextConfig | GRUConfig | CharactersConfig | PluginTextConfig,
     Field(discriminator="kind"),
 ]
 

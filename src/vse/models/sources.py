@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from vse._util.plugins import Registry
 from vse._util.schema import read_json
-from vse.errors import DISTRIBUTION, InputError, MissingDependencyError, name_extra, require
+from vse.errors import InputError, MissingDependencyError, install_hint, name_extra, require
 
 if TYPE_CHECKING:
     from vse.hgr.model import HGRModel
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from vse.systems.public_cross import PublicCrossEncoder
 
 MODELS = Path(__file__).with_name("shipped")
-"""The models of a checkout; the distribution vse-infinity-photo installs the same ones."""
+"""The models of a checkout; the distribution vse-infinity-photo installs the current one."""
 PHOTO_PACKAGE = "vse_infinity_photo"
 DEFAULT = "photo"
 """The bundled model for photos; the default of ``vse index``."""
@@ -36,7 +36,7 @@ HUB = "hub:"
 """``hub:owner/model`` is never a local folder."""
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 PREVIOUS = {DEFAULT: ("photo-v1",)}
-"""Earlier versions of bundled models: a collection that one of them encoded works until it is upgraded."""
+"""Earlier versions of bundled models, in a checkout: a collection that one of them encoded works until its upgrade."""
 INSTALLED: Registry[Callable[[], str | Path]] = Registry("vse.models")
 """Functions that return the folder of a model that a distribution brings."""
 
@@ -205,9 +205,7 @@ def model_folder(source: str | Path, *, revision: str | None = None, pulled: boo
         return shipped
     if str(source) in NAMES:
         raise MissingDependencyError(
-            f'the model {source!r} is not installed: pip install "{DISTRIBUTION}[search]", '
-            "or pip install ./packages/photo in a clone",
-            name=PHOTO_PACKAGE,
+            f"the model {source!r} is not installed: {install_hint('search')}", name=PHOTO_PACKAGE
         )
     from vse.models.fetch import download, hub_name  # not for bundled and local models, which are loaded most often
 
@@ -284,9 +282,9 @@ def _installed_folder(name: str) -> Path | None:
     ours = name in NAMES or any(name in names for names in PREVIOUS.values())
     if ours and is_model(MODELS / name):
         return MODELS / name
-    if ours:  # imported by name: reading the entry points of all distributions takes longer than a search
+    if name in NAMES:  # imported by name: reading the entry points of all distributions takes longer than a search
         with suppress(ModuleNotFoundError):
-            found: Callable[[], Path] = getattr(import_module(PHOTO_PACKAGE), name.replace("-", "_"))
+            found: Callable[[], Path] = getattr(import_module(PHOTO_PACKAGE), name)
             return found()
     if name not in INSTALLED:
         return None

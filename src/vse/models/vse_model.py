@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from vse.encoders.dual import DualImageEncoder, DualTextEncoder
 from vse.encoders.functional import SMALLEST_NORM, evaluation_mode, state_fingerprint
 from vse.encoders.image import GridEncoder
-from vse.encoders.text import BiGRUEncoder, WordEncoder
+from vse.encoders.text import BiGRUEncoder, PluginTextEncoder, WordEncoder
 from vse.errors import InputError
 from vse.models.build import build_image_encoder, build_text_encoder, shared_dual
 from vse.models.config import ModelConfig
@@ -345,8 +345,9 @@ class VSEModel(EncodingMethods, VideoMethods, nn.Module):
 
 def _check_tokenizer(tokenizer: TextTokenizer, encoder: Any) -> None:
     """Reject a tokenizer whose ids or lengths the encoder cannot take."""
-    if isinstance(encoder, BiGRUEncoder | WordEncoder):
-        known, expected = tokenizer.vocab_size, encoder.embed.num_embeddings
+    if isinstance(encoder, BiGRUEncoder | WordEncoder | PluginTextEncoder):
+        known = tokenizer.vocab_size
+        expected = encoder.vocabulary_size if isinstance(encoder, PluginTextEncoder) else encoder.embed.num_embeddings
         if known != expected:
             raise InputError(f"the tokenizer knows {known} words, the text encoder {expected}")
         return

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor
 
-from vse.errors import InputError
+from vse.errors import InputError, install_hint
 from vse.pooling.kernels.runtime import usable_on
 from vse.pooling.kernels.threads import run_in_ranges
 from vse.pooling.sets import one_of, prefix_mask, read_sets, sizes_of
@@ -71,7 +71,7 @@ def sum_checked(features: Tensor, weights: Tensor, mask: Tensor | None, path: Pa
     compute = torch.promote_types(torch.promote_types(features.dtype, weights.dtype), torch.float32)
     x, w = features.to(compute), weights.to(compute)
     if path == "network" and not usable_on(x, w):
-        raise InputError("path='network' needs numba and CPU tensors; install vse-infinity[fast] or use path='auto'")
+        raise InputError(f"path='network' needs numba ({install_hint('fast')}) and CPU tensors; or use path='auto'")
     if path == "network" or (path == "auto" and _network_pays(x, w)):
         out = network_sum(x, w, mask)
     else:

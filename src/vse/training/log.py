@@ -16,6 +16,7 @@ from vse.data import CaptionedImages
 from vse.errors import require
 from vse.evaluation.metrics import RetrievalMetrics
 from vse.training.batches import Samples
+from vse.training.recipe import flat
 from vse.training.run_folder import METRICS, TIMINGS, explained
 from vse.training.step import NotFiniteError, StepFigures
 
@@ -30,15 +31,24 @@ class MetricsLog:
         keep: bytes of ``metrics.jsonl`` that belong to the checkpoint; the rest is truncated.
         first_step: of this process, for TensorBoard.
         trackers: names of :data:`TRACKERS` that also receive all numbers.
+        recipe: of the run, for the trackers.
     """
 
-    def __init__(self, folder: Path, keep: int = 0, *, first_step: int = 0, trackers: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        keep: int = 0,
+        *,
+        first_step: int = 0,
+        trackers: Sequence[str] = (),
+        recipe: Mapping[str, Any] | None = None,
+    ) -> None:
         self._path = path = folder / METRICS
         if path.exists():
             os.truncate(path, min(keep, path.stat().st_size))
         self._metrics: IO[str] = path.open("a", encoding="utf-8")
         self._timings: IO[str] = (folder / TIMINGS).open("a", encoding="utf-8")
-        self._trackers = [TRACKERS[name](folder, first_step) for name in trackers]
+        self._trackers = [TRACKERS[name](folder, first_step, recipe or {}) for name in trackers]
 
     def step(self, values: dict[str, Any], seconds: dict[str, float]) -> None:
         """Log a training step."""
@@ -92,7 +102,7 @@ def _is_number(value: object) -> bool:
 
 
 class Tracker(Protocol):
-    """Where the numbers of a run are shown; opened with its folder and the first step of this process."""
+    """Where the numbers of a run are shown; opened with its folder, the first step of this process and its recipe."""
 
     def log(self, numbers: Mapping[str, float], step: int) -> None:
         """Record numbers by name."""
@@ -104,7 +114,8 @@ class Tracker(Protocol):
 class TensorBoard:
     """Event files in ``RUN/tensorboard``; steps that a resumed run repeats are purged."""
 
-    def __init__(self, folder: Path, first_step: int) -> None:
+    def __init__(self, folder: Path, first_step: int, recipe: Mapping[str, Any]) -> None:
+        del recipe  # it has no place for parameters
         board = require("torch.utils.tensorboard", "tensorboard", "run.tensorboard")
         self._writer = board.SummaryWriter(folder / "tensorboard", purge_step=first_step)
 
@@ -122,15 +133,19 @@ def _run_id(folder: Path) -> str:
 
 
 class WandB:
-    """A run of Weights & Biases, offline in ``RUN/wandb`` unless ``WANDB_MODE`` says otherwise."""
+    """A run of Weights & Biases, offline in ``RUN/wandb`` unless ``WANDB_MODE`` says otherwise.
 
-    def __init__(self, folder: Path, first_step: int) -> None:
+    Only its server can resume a run: offline, each process writes files of its own with the same run id.
+    """
+
+    def __init__(self, folder: Path, first_step: int, recipe: Mapping[str, Any]) -> None:
         wandb = require("wandb", "trackers", "run.trackers")
         mode = os.environ.get("WANDB_MODE") or "offline"
         quiet = wandb.Settings(silent=True, console="off")
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT") or "vse",
             dir=folder, id=_run_id(folder), name=folder.name, resume="allow", mode=mode, settings=quiet,
+            config=dict(recipe), allow_val_change=True,
         )  # fmt: skip
 
     def log(self, numbers: Mapping[str, float], step: int) -> None:
@@ -140,12 +155,16 @@ class WandB:
         self._run.finish()
 
 
+MLFLOW_PARAMS = 100  # in one call
+
+
 class MLflow:
     """A run of MLflow in ``RUN/mlflow``, or on the server that ``MLFLOW_TRACKING_URI`` names."""
 
-    def __init__(self, folder: Path, first_step: int) -> None:
+    def __init__(self, folder: Path, first_step: int, recipe: Mapping[str, Any]) -> None:
         require("mlflow", "trackers", "run.trackers")
         from mlflow import MlflowClient
+        from mlflow.entities import Param
 
         place = os.environ.get("MLFLOW_TRACKING_URI")
         if not place:
@@ -159,6 +178,11 @@ class MLflow:
         tags = {"vse_run": key}
         run = known[0] if known else self._client.create_run(experiment, run_name=folder.name, tags=tags)
         self._run = run.info.run_id
+        # A parameter cannot change, and a resumed run may differ in a few: the first process has set them.
+        new = [(name, value) for name, value in flat(dict(recipe)).items() if name not in run.data.params]
+        params = [Param(name, str(value)) for name, value in new if value is not None]
+        for start in range(0, len(params), MLFLOW_PARAMS):
+            self._client.log_batch(self._run, params=params[start : start + MLFLOW_PARAMS])
 
     def log(self, numbers: Mapping[str, float], step: int) -> None:
         from mlflow.entities import Metric
@@ -171,7 +195,7 @@ class MLflow:
         self._client.set_terminated(self._run)
 
 
-TRACKERS: Mapping[str, Callable[[Path, int], Tracker]] = {
+TRACKERS: Mapping[str, Callable[[Path, int, Mapping[str, Any]], Tracker]] = {
     "tensorboard": TensorBoard,
     "wandb": WandB,
     "mlflow": MLflow,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from vse._util.strict import Strict
+from vse.encoders.text import known_encoder
 from vse.errors import InputError
 from vse.models.config import (
     ATTENTION,
@@ -23,6 +24,7 @@ from vse.models.config import (
     HGRConfig,
     ModelConfig,
     PairConfig,
+    PluginTextConfig,
     PoolingConfig,
     RegionConfig,
     TextConfig,
@@ -85,11 +87,21 @@ class CharactersRecipe(Table):
     pooling: PoolingConfig = PoolingConfig(name=LAST)
 
 
+class PluginTextRecipe(Table):
+    """Words through an encoder of another distribution, by its name in the entry point group ``vse.encoders``."""
+
+    kind: Literal["plugin"] = "plugin"
+    encoder: Annotated[str, AfterValidator(known_encoder)]
+    options: dict[str, Any] = Field(default_factory=dict)
+    pooling: PoolingConfig = PoolingConfig()
+
+
 COUNTED: dict[str, type[Any]] = {
     "bigru": BiGRUConfig,
     "words": WordsConfig,
     "gru": GRUConfig,
     "characters": CharactersConfig,
+    "plugin": PluginTextConfig,
 }
 """Texts whose vocabulary follows from the data."""
 
@@ -112,7 +124,7 @@ class DualTextRecipe(Table):
 
 ImageRecipe = Annotated[RegionConfig | GridConfig | FramesConfig | DualImageRecipe, Field(discriminator="kind")]
 TextRecipe = Annotated[
-    BiGRURecipe | TransformerConfig | WordsRecipe | DualTextRecipe | GRURecipe | CharactersRecipe,
+    BiGRURecipe | TransformerConfig | WordsRecipe | DualTextRecipe | GRURecipe | CharactersRecipe | PluginTextRecipe,
     Field(discriminator="kind"),
 ]
 

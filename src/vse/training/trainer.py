@@ -141,6 +141,7 @@ class Trainer:
                 self.position.metrics_bytes,
                 first_step=self.position.step,
                 trackers=self.recipe.run.all_trackers,
+                recipe=self.recipe.model_dump(mode="json"),
             )
         try:
             self.report.start(self.total_steps - self.position.step, "training")

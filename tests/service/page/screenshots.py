@@ -26,6 +26,8 @@ from vse.demo.photos import SAMPLES
 QUERY = "a sunset over the sea"
 PHOTO_QUERY = "a cat"
 """Finds one of the sample photographs."""
+GRID_QUERY = "a man with a camera"
+"""Has one strong result among them."""
 SCREEN = {"viewport": {"width": 1280, "height": 800}}
 PHONE = {"viewport": {"width": 390, "height": 780}, "device_scale_factor": 2, "is_mobile": True, "has_touch": True}
 MAX_BYTES = 400_000
@@ -57,6 +59,30 @@ def main() -> None:
         vse("index", Path(place) / "Photos", "--into", Path(place) / "Photos.vse")
         with serving(Path(place) / "Photos.vse") as served, chromium() as browser:
             take_all(browser, served.address, given.folder)
+        take_samples(Path(place), given.folder)
+
+
+def take_samples(place: Path, folder: Path) -> None:
+    """All results of a query over the sample photographs alone, the unlikely ones included."""
+    copy_samples(place / "Samples")
+    vse("index", place / "Samples", "--into", place / "Samples.vse")
+    with serving(place / "Samples.vse") as served, chromium() as browser:
+        for _ in range(2):  # the first visit warms the service up
+            page = visit(new_context(browser, reduced_motion="reduce", color_scheme="light", **SCREEN), served.address)
+            page.search(GRID_QUERY)
+            page.page.get_by_text("Show them").click()
+            page.settle()
+            page.page.evaluate(DECODED)
+            page.page.evaluate("() => document.activeElement.blur()")
+            page.page.mouse.move(0, 0)
+        save(page, folder / "page-samples.png")
+
+
+def copy_samples(folder: Path) -> None:
+    """Copy the sample photographs of the demo."""
+    folder.mkdir()
+    for name in SAMPLES:
+        shutil.copyfile(Path(skimage.__file__).parent / "data" / name, folder / name)
 
 
 def make_photos(folder: Path) -> None:
@@ -69,9 +95,7 @@ def make_photos(folder: Path) -> None:
             path = folder / name / f"IMG_{number:04d}.jpg"
             render_scene(scene, size, seed).save(path, quality=90, exif=notes(name, number))
     write_pan(folder / "2024" / "evening.mp4", render_scene(sunset_sea, "wide", 52))
-    (folder / "samples").mkdir()
-    for name in SAMPLES:
-        shutil.copyfile(Path(skimage.__file__).parent / "data" / name, folder / "samples" / name)
+    copy_samples(folder / "samples")
 
 
 def notes(name: str, number: int) -> Image.Exif:

@@ -1,4 +1,4 @@
-"""A pooling, a loss and a backbone. Only training and torch models import this module."""
+"""A pooling, a loss, a backbone and a text encoder. Only training and torch models import this module."""
 
 from __future__ import annotations
 
@@ -50,3 +50,17 @@ class Patches(Backbone):
 
     def preprocessing(self, size: int | None = None) -> ImagePreprocessing:
         return imagenet(size or 64)
+
+
+class ConvolvedWords(nn.Module):
+    """Words with their neighbours: an embedding and one convolution over the text."""
+
+    def __init__(self, *, vocabulary_size: int, size: int, word_size: int = 64) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(vocabulary_size, word_size)
+        self.convolution = nn.Conv1d(word_size, size, kernel_size=3, padding=1)
+
+    def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        valid = torch.arange(tokens.shape[1], device=tokens.device) < lengths.unsqueeze(1)  # (B, L)
+        words = self.embed(tokens) * valid.unsqueeze(-1)  # padding must not reach its neighbours
+        return self.convolution(words.transpose(1, 2)).transpose(1, 2)  # (B, L, D)
