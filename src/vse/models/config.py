@@ -259,8 +259,7 @@ TextConfig = Annotated[
 class ModelConfig(Strict):
     """Two towers with a joint space of ``embed_size`` dimensions.
 
-    ``foreign`` says where a model comes from that was not trained with vse: source, revision, library, type. ``system``
-    is what a named system adds to the towers.
+    ``foreign`` is where a model from elsewhere comes from, ``system`` what a named system adds to the towers.
     """
 
     format: Literal[1] = 1
