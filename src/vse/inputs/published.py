@@ -19,7 +19,7 @@ from vse.errors import InputError, first_line, require
 from vse.inputs.preprocessing import ImagePreprocessing, Triple
 from vse.inputs.pretrained import wordpiece
 from vse.inputs.resizing import Method
-from vse.inputs.tokenizer import SpecialIds, TextTokenizer, read_tokenizer
+from vse.inputs.tokenizer import SpecialIds, TextTokenizer, parse_tokenizer, read_tokenizer, rust_panics
 
 CLIP_LENGTH = 77
 CLIP_MERGES = 48894  # 49,152 pieces less 256 bytes, twice, and two special tokens
@@ -202,8 +202,14 @@ def _pipeline(folder: Path, config: Mapping[str, Any]) -> Tokenizer:
         raise InputError(f"{folder}: no tokenizer: expected tokenizer.json (or vocab.json and merges.txt, vocab.txt)")
     transformers = require("transformers", "train", f"the tokenizer in {str(folder)!r}, which has no tokenizer.json,")
     try:
-        found = transformers.AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
-        return Tokenizer.from_str(found.backend_tokenizer.to_str())
+        with rust_panics(f"{folder}: its tokenizer cannot be read"):
+            found = transformers.AutoTokenizer.from_pretrained(
+                str(folder), trust_remote_code=False, local_files_only=True
+            )
+            text = found.backend_tokenizer.to_str()
+        return parse_tokenizer(text, folder)  # its rules may be those of any file that the configuration names
+    except InputError:
+        raise
     except Exception as error:  # of several libraries
         raise InputError(f"{folder}: its tokenizer cannot be read ({first_line(error)})") from error
 

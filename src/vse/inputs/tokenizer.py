@@ -235,15 +235,22 @@ def rust_panics(message: str) -> Iterator[None]:
 def read_tokenizer(path: Path) -> Tokenizer:
     """Read the pipeline in a ``tokenizer.json``; raise :class:`InputError` if it is invalid."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return parse_tokenizer(path.read_text(encoding="utf-8"), path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    except ValueError as error:  # not UTF-8
+        raise InputError(f"{path}: not a tokenizer ({first_line(error)})") from error
+
+
+def parse_tokenizer(text: str, path: Path) -> Tokenizer:
+    """Return the pipeline that is the content of ``path``; raise :class:`InputError` if it is invalid."""
+    try:
         with rust_panics(f"{path}: not a tokenizer"):
             tokenizer = Tokenizer.from_str(text)
         _expect_little_growth(path, json.loads(text))
         return tokenizer
     except InputError:
         raise
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
     except Exception as error:  # the library raises bare Exception
         raise InputError(f"{path}: not a tokenizer ({' '.join(str(error).split())})") from error
 
