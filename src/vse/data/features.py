@@ -220,9 +220,10 @@ class FeatureStore:
     def _numbered(self, names: Sequence[str]) -> NDArray[np.float32]:
         """Return the numbers of the tags of each row, ``(count, elements)``, -1 behind the last one."""
         places = {name: place for place, name in enumerate(names)}
-        numbered = np.full(self.array.shape[:2], -1, dtype=np.float32)
+        count, most = int(self.array.shape[0]), int(self.array.shape[1])
+        numbered = np.full((count, most), -1, dtype=np.float32)
         for row, name in enumerate(self.ids):
-            known = [places[tag] for tag in self.tags.get(name, ()) if tag in places][: numbered.shape[1]]
+            known = [places[tag] for tag in self.tags.get(name, ()) if tag in places][:most]
             numbered[row, : len(known)] = known
         return numbered
 
