@@ -32,9 +32,9 @@ BERT = {
 }
 
 
-def build(*, boxes: bool = False, seed: int = 0, **changes) -> CrossEncoder:
+def build(*, boxes: bool = False, tags: tuple[str, ...] = (), seed: int = 0, **changes) -> CrossEncoder:
     torch.manual_seed(seed)
-    config = CrossConfig(feature_size=FEATURES, boxes=boxes, architecture=BERT | changes)
+    config = CrossConfig(feature_size=FEATURES, boxes=boxes, tags=tags, architecture=BERT | changes)
     model = create_model(config, TOKENIZER).eval()
     with torch.no_grad():
         for parameter in model.parameters():  # BERT starts with zero biases, which would hide some of them
@@ -52,7 +52,9 @@ def naive_norm(x, weight, bias):
     return (x - mean) / np.sqrt(((x - mean) ** 2).mean(-1, keepdims=True) + 1e-12) * weight + bias
 
 
-def naive_score(state: dict[str, np.ndarray], regions: np.ndarray, tokens: list[int], boxes: bool) -> float:
+def naive_score(
+    state: dict[str, np.ndarray], regions: np.ndarray, tokens: list[int], boxes: bool, tags: tuple[int, ...] = ()
+) -> float:
     """One pair in float64: attention of every word and region to every other, head by head."""
 
     def linear(x, name):
@@ -62,9 +64,10 @@ def naive_score(state: dict[str, np.ndarray], regions: np.ndarray, tokens: list[
         return naive_norm(x, state[f"{name}.weight"], state[f"{name}.bias"])
 
     table = "transformer.embeddings."
-    words = np.stack([state[f"{table}word_embeddings.weight"][token] for token in tokens])
-    words = words + state[f"{table}position_embeddings.weight"][: len(tokens)]
-    words = norm(words + state[f"{table}token_type_embeddings.weight"][0], f"{table}LayerNorm")
+    words = np.stack([state[f"{table}word_embeddings.weight"][token] for token in (*tokens, *tags)])
+    words = words + state[f"{table}position_embeddings.weight"][: len(words)]
+    types = state[f"{table}token_type_embeddings.weight"][[0] * len(tokens) + [1] * len(tags)]
+    words = norm(words + types, f"{table}LayerNorm")
     seen = norm(linear(regions[:, :FEATURES], "regions.linear"), "regions.norm") + state["kind"]
     if boxes:
         left, top, right, bottom = regions[:, FEATURES:].T
@@ -108,6 +111,35 @@ def test_cross_encoder_equals_a_naive_forward_pass(boxes):
     ]
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)
     assert np.ptp(wanted) > 1e-3
+
+
+def test_cross_encoder_reads_tags_as_a_second_segment(tmp_path):
+    """Behind each text, each tag once, cut where the positions end; as a naive pass of the pair alone, to 1e-6."""
+    names = ("dog", "zzz", "red dog", "snow")
+    tokens = {name: [int(each) for each in TOKENIZER.encode([name]).tokens[0][1:-1]] for name in names}
+    model = build(tags=names).double()
+    state = {name: tensor.detach().numpy() for name, tensor in model.state_dict().items()}
+    own = [(2, 3, 2, -1, -1), (-1,) * 5, (0, 1, -1, -1, -1)]
+    images = [
+        np.concatenate([image, np.array(numbers[: len(image)])[:, None]], axis=1).astype(np.float32)
+        for image, numbers in zip(images_of(False, (5, 5, 4)), own, strict=True)
+    ]
+    wanted = np.empty((3, len(CAPTIONS)))
+    for column, text in enumerate(CAPTIONS):
+        batch = TOKENIZER.encode([text])
+        for row, listed in enumerate(((2, 3), (), (0,))):  # no word of "zzz" is known
+            tags = tuple(token for number in listed for token in tokens[names[number]])
+            regions = images[row][:, :FEATURES].astype(np.float64)
+            wanted[row, column] = naive_score(state, regions, batch.tokens[0].tolist(), False, tags)
+    np.testing.assert_allclose(model.score_pairs(images, CAPTIONS), wanted, atol=1e-6)
+    loaded = vse.load(str(build(tags=names).save(tmp_path / "m")))
+    assert loaded.tags == names
+    assert loaded.fingerprint() != build().fingerprint()
+    assert "tags" not in build().architecture()
+    with pytest.raises(InputError, match="tag 7 of an image: the model knows 4 tags"):
+        model.score_pairs([np.full((2, FEATURES + 1), 7, np.float32)], CAPTIONS[:1])
+    tight = build(tags=names, max_position_embeddings=int(max(TOKENIZER.encode(CAPTIONS).lengths)) + 1)
+    assert np.isfinite(tight.score_pairs(images, CAPTIONS)).all()
 
 
 def test_cross_encoder_scores_listed_pairs_in_any_blocks(monkeypatch):

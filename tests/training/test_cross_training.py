@@ -8,11 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.training.support import WIDTH, tiny_recipe, tiny_values, write_pairs
+from tests.training.support import WIDTH, tiny_recipe, tiny_values, write_pairs, write_pictures
 
 import vse
 from vse._util.strict import parse
 from vse.cli.main import main
+from vse.data import FeatureStore, open_data
+from vse.data.feature_folder import Extracted, FeaturePlan
+from vse.data.feature_writer import open_writer
 from vse.errors import InputError
 from vse.evaluation.models import evaluate
 from vse.systems import pair_model as module
@@ -140,6 +143,49 @@ def test_eval_command_reranks_with_scan_and_scores_no_other_pairs(data, first_st
     assert deep == pytest.approx(alone)
 
 
+@pytest.fixture
+def tagged(tmp_path):
+    """Image files with captions, and a store of their features with tags of all images but one."""
+    table = write_pictures(tmp_path / "pictures")
+    ids = tuple(each for split in ("train", "dev") for each in open_data(table, split).images.ids)
+    plan = FeaturePlan("tiny", {}, {"size": [8, 8]}, channels=WIDTH, fingerprint="f" * 16, ids=ids, grid=(1, 3))
+    draw = np.random.default_rng(0)
+    with open_writer(tmp_path / "store", plan) as writer:
+        writer.commit({row: Extracted(draw.normal(size=(3, WIDTH)).astype(np.float16)) for row in writer.todo})
+        writer.finish()
+    write_tags(
+        tmp_path / "store", [{"id": each, "tags": ["picture", f"word{n % 7}"]} for n, each in enumerate(ids[1:])]
+    )
+    return table, tmp_path / "store"
+
+
+def write_tags(store, lines):
+    (store / "tags.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+
+def test_cross_encoder_trains_with_tags_of_a_store(tagged, tmp_path):
+    """They are saved with the model and read in evaluation; a resumed run needs the same; bad lines are named."""
+    table, store = tagged
+    schedule = {"epochs": 1, "decay_epochs": 0, "batch_size": 8}
+    recipe = cross_recipe(table, None, data={"features": str(store)}, model={"tags": True}, schedule=schedule)
+    done = train(recipe, tmp_path / "run")
+    model = vse.load(done.model)
+    assert model.tags == ("picture", *(f"word{n}" for n in range(7)))
+    found = evaluate(str(done.model), table, split="dev", features=store, samples=5).results[0].metrics.rsum
+    assert found == pytest.approx(done.best["rsum"])
+    rows = FeatureStore.open(store).rows_for(open_data(table, "train").images.ids, tags=("word1", "picture"))
+    assert [rows[n][:, -1].tolist() for n in range(3)] == [[-1, -1, -1], [1, -1, -1], [1, 0, -1]]
+    write_tags(store, [{"id": "0.png", "tags": ["dog"]}])
+    with pytest.raises(InputError, match="holds a run of other data: tags"):
+        train(recipe, tmp_path / "run")
+    write_tags(store, [{"id": "0.png", "tags": ["dog"]}, {"id": "1.png", "tags": "dog"}])
+    with pytest.raises(InputError, match=r'tags\.jsonl, line 2: expected \{"id"'):
+        train(recipe, tmp_path / "other")
+    (store / "tags.jsonl").unlink()
+    with pytest.raises(InputError, match=r"has no tags\.jsonl, and the model reads tags: write lines of"):
+        train(recipe, tmp_path / "other")
+
+
 def rerank_benchmark():
     path = Path(__file__).parents[2] / "benchmarks/rerank.py"
     spec = importlib.util.spec_from_file_location("rerank_benchmark", path)
@@ -226,6 +272,7 @@ def test_negatives_are_wrong_and_drawn_by_key():
         ({"loss": {"objective": "triplet"}}, 'expected "matching" for model.kind "cross"'),
         ({"model": {**MODEL, "kind": "vse"}}, "unknown key in 'model.vse' 'feature_size'"),
         ({"model": MODEL | {"boxes": True}}, "model.boxes needs data.features"),
+        ({"model": MODEL | {"tags": True}}, "model.tags needs data.features"),
         ({"model": MODEL | {"layers": 1}}, "layers is for pretrained_bert"),
         ({"model": MODEL | {"pretrained_bert": "x"}}, "leave one of them out"),
         (

@@ -88,12 +88,15 @@ class FeatureRows:
     the file.
 
     With ``boxes``, ``(R, N, 4)``, the box of each region is a part of its feature: the last four of ``C + 4`` values.
+    With ``tags``, ``(R, N)``, one more value follows: the number of a tag of the image, or -1. An image has at most as
+    many tags as regions; which region holds which means nothing.
     """
 
     array: NDArray[Any]
     rows: NDArray[np.int64]
     ids: tuple[str, ...]
     boxes: NDArray[np.float32] | None = None
+    tags: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         if self.array.ndim not in {2, 3}:
@@ -107,6 +110,10 @@ class FeatureRows:
             raise InputError(
                 f"boxes of shape {self.boxes.shape} for features of {self.array.shape}: expected four numbers for each"
             )
+        if self.tags is not None and self.tags.shape != self.array.shape[:2]:
+            raise InputError(
+                f"tags of shape {self.tags.shape} for features of {self.array.shape}: expected one for each"
+            )
 
     @property
     def kind(self) -> Literal["features"]:
@@ -119,8 +126,14 @@ class FeatureRows:
 
     @property
     def dim(self) -> int:
-        """C, the size of one feature, with its box if there are boxes."""
-        return int(self.array.shape[-1]) + (0 if self.boxes is None else 4)
+        """C, the size of one feature, with its box and tag if there are any."""
+        return int(self.array.shape[-1]) + (0 if self.boxes is None else 4) + (0 if self.tags is None else 1)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of what :meth:`stored` returns."""
+        plain = self.boxes is None and self.tags is None
+        return np.dtype(self.array.dtype if plain else np.float32)
 
     @property
     def feature_size(self) -> int:
@@ -144,11 +157,11 @@ class FeatureRows:
         return np.array(self.stored(self.rows[operator.index(index)]), dtype=np.float32)  # (N, C)
 
     def stored(self, rows: Any) -> NDArray[Any]:
-        """Return rows of the file in their stored type, ``(..., N, C)``; with boxes in float32."""
+        """Return rows of the file in their stored type, ``(..., N, C)``; with boxes or tags in float32."""
         features = self.array[rows].reshape(*np.shape(rows), self.regions, self.array.shape[-1])
-        if self.boxes is None:
-            return features
-        return np.concatenate((features.astype(np.float32), self.boxes[rows]), axis=-1)
+        more = [] if self.boxes is None else [self.boxes[rows]]
+        more += [] if self.tags is None else [self.tags[rows][..., None]]
+        return np.concatenate((features.astype(np.float32), *more), axis=-1) if more else features
 
     def __getstate__(self) -> dict[str, Any]:
         boxes = None if self.boxes is None else _Mapped.describe(self.boxes)

@@ -6,6 +6,7 @@ Images have the same number of cells or regions each, so that their features are
     FOLDER/ids.json        the id of the image in each row
     FOLDER/features.npy    float16 (count, cells or regions, channels), to be memory-mapped
     FOLDER/boxes.npy       float32 (count, regions, 4), only of regions: left, top, right, bottom as shares of the image
+    FOLDER/tags.jsonl      {"id", "tags"} of images, if somebody wrote it: what a detector saw, the surest first
     FOLDER/done.npy        uint8 (count,): 0 to do, 1 done, 2 the image cannot be used
     FOLDER/problems.jsonl  {"id", "reason"} of every image that cannot be used
 
@@ -43,7 +44,7 @@ from vse.errors import InputError, unknown_choice
 from vse.inputs.regions import BoxMethod
 
 HEADER, IDS, FEATURES, DONE, PROBLEMS = "store.json", "ids.json", "features.npy", "done.npy", "problems.jsonl"
-BOXES = "boxes.npy"
+BOXES, TAGS = "boxes.npy", "tags.jsonl"
 VIDEO_HEADER = "features.json"
 VIDEO_KIND: Literal["clip features"] = "clip features"
 TO_DO, DONE_WELL, BAD = 0, 1, 2
@@ -156,11 +157,16 @@ class FeatureStore:
         boxes = None if header.regions is None else map_boxes(where, header)
         return cls(where, header, ids, map_features(where, header), bad, boxes)
 
-    def rows_for(self, ids: Sequence[str], *, boxes: bool = False) -> FeatureRows:
-        """Return the features of these images in this order, with the boxes of regions if they are asked for.
+    def rows_for(self, ids: Sequence[str], *, boxes: bool = False, tags: Sequence[str] = ()) -> FeatureRows:
+        """Return the features of these images in this order, with the boxes of regions and with tags if asked for.
+
+        Args:
+            ids: of the images.
+            boxes: add boxes.
+            tags: add the tags of each image that are among these; their numbers are places in this list.
 
         Raises:
-            InputError: If an id is missing or has no features, or there are no boxes.
+            InputError: If an id is missing or has no features, or there are no boxes or tags.
         """
         if boxes and self.boxes is None:
             raise InputError(
@@ -182,7 +188,44 @@ class FeatureStore:
                 "fix the files and run 'vse features' again, or leave them out with on_bad='drop'"
             )
         rows = np.array([self._row_of[name] for name in ids], dtype=np.int64)
-        return FeatureRows(self.array, rows, tuple(ids), self.boxes if boxes else None)
+        numbered = self._numbered(tags) if tags else None
+        return FeatureRows(self.array, rows, tuple(ids), self.boxes if boxes else None, numbered)
+
+    @cached_property
+    def tags(self) -> dict[str, tuple[str, ...]]:
+        """The tags of images by id, of ``tags.jsonl``; an image without a line has none.
+
+        Raises:
+            InputError: There is no such file, or a line is of another form.
+        """
+        path, form = self.folder / TAGS, '{"id": "...", "tags": ["dog", ...]}'
+        if not path.is_file():
+            raise InputError(f"{self.folder} has no {TAGS}, and the model reads tags: write lines of {form}")
+        found: dict[str, tuple[str, ...]] = {}
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            try:
+                raw = json.loads(line)
+                name, tags = raw["id"], raw["tags"]
+            except (ValueError, KeyError, TypeError):
+                name, tags = None, None
+            if not isinstance(name, str) or not isinstance(tags, list) or not all(isinstance(x, str) for x in tags):
+                raise InputError(f"{path}, line {number}: expected {form}")
+            found[name] = tuple(dict.fromkeys(tags))
+        return found
+
+    def tag_names(self) -> tuple[str, ...]:
+        """Return all tags of the store in alphabetical order."""
+        return tuple(sorted({tag for tags in self.tags.values() for tag in tags}))
+
+    def _numbered(self, names: Sequence[str]) -> NDArray[np.float32]:
+        """Return the numbers of the tags of each row, ``(count, elements)``, -1 behind the last one."""
+        places = {name: place for place, name in enumerate(names)}
+        count, most = int(self.array.shape[0]), int(self.array.shape[1])
+        numbered = np.full((count, most), -1, dtype=np.float32)
+        for row, name in enumerate(self.ids):
+            known = [places[tag] for tag in self.tags.get(name, ()) if tag in places][:most]
+            numbered[row, : len(known)] = known
+        return numbered
 
     def expect_windows(self, windows: int | None) -> None:
         """Refuse a model that takes other elements of an image: that many ``windows``, or cells if None."""
@@ -206,6 +249,7 @@ def attach(
     *,
     on_bad: Literal["raise", "drop"] = "raise",
     boxes: bool = False,
+    tags: Sequence[str] = (),
 ) -> CaptionedImages:
     """Return ``data`` with its images replaced by their features in ``store``, matched by id.
 
@@ -214,6 +258,7 @@ def attach(
         store: The features of these images, and possibly of others.
         on_bad: ``raise`` for an error if an image has no features, ``drop`` to leave it out with its captions.
         boxes: whether the box of each region becomes a part of its feature, see :class:`FeatureRows`.
+        tags: the tags whose numbers become a part of the features.
 
     Raises:
         InputError: If an image is missing from the store or has no features.
@@ -228,7 +273,7 @@ def attach(
     position = np.cumsum(kept) - 1
     return replace(
         data,
-        images=store.rows_for(tuple(compress(ids, kept)), boxes=boxes),
+        images=store.rows_for(tuple(compress(ids, kept)), boxes=boxes, tags=tags),
         captions=tuple(compress(data.captions, described)),
         caption_to_image=position[data.caption_to_image[described]],
     )

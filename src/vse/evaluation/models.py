@@ -233,11 +233,12 @@ def open_for_pairs(
     """Open a split of images as a model of pairs reads it: image files, a feature store, or the dataset's features."""
     if model.capabilities.images:
         return open_data(data, split, images=images, use="files")
-    boxes = bool(getattr(model, "reads_boxes", False))
+    boxes, tags = bool(getattr(model, "reads_boxes", False)), getattr(model, "tags", ())
     if features is None:
         opened = open_data(data, split, use="features", images=images)
     else:
-        opened = attach(open_data(data, split, images=images, use="files"), FeatureStore.open(features), boxes=boxes)
+        files, store = open_data(data, split, images=images, use="files"), FeatureStore.open(features)
+        opened = attach(files, store, boxes=boxes, tags=tags)
     wanted, found = getattr(model, "feature_size", None), opened.images.feature_size
     if wanted is not None and found != wanted:
         raise InputError(
@@ -286,8 +287,8 @@ def _open_images(
     opened: CaptionedImages
     if not loaded.capabilities.images:
         opened = open_data(data, split, use="features" if features is None else "files", images=images)
-        boxes = bool(getattr(loaded, "reads_boxes", False))
-        opened = opened if features is None else attach(opened, FeatureStore.open(features), boxes=boxes)
+        boxes, tags = bool(getattr(loaded, "reads_boxes", False)), getattr(loaded, "tags", ())
+        opened = opened if features is None else attach(opened, FeatureStore.open(features), boxes=boxes, tags=tags)
     else:
         opened = open_data(data, split, images=images, use="files")
         if features is not None:

@@ -326,7 +326,8 @@ class CrossConfig(Strict):
     """A cross-encoder of regions and tokens, see :class:`~vse.systems.cross_encoder.CrossEncoder`.
 
     ``architecture`` is that of its BERT; a new model may name a ``pretrained`` one instead, and keep the first
-    ``layers`` of it. With ``boxes``, four values behind the ``feature_size`` of a region are its box.
+    ``layers`` of it. With ``boxes``, four values behind the ``feature_size`` of a region are its box. With the names
+    ``tags``, one more value is the number of a tag of the image.
     """
 
     format: Literal[1] = 1
@@ -334,10 +335,17 @@ class CrossConfig(Strict):
     kind: Literal["cross"] = "cross"
     feature_size: Width = 2048
     boxes: bool = False
+    tags: Annotated[tuple[str, ...], Field(strict=False)] = ()
     architecture: dict[str, Any] = Field(default_factory=dict)
     pretrained: str | None = None
     layers: Width | None = None
     about: About = About()
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, write: Any) -> dict[str, Any]:
+        """Leave empty ``tags`` out, so that fingerprints of models without them stay as they were."""
+        plain: dict[str, Any] = write(self)
+        return {key: value for key, value in plain.items() if key != "tags" or value}
 
 
 UNPOOLED = "none"

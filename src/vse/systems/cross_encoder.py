@@ -164,6 +164,7 @@ class CrossEncoder(CandidateMethods, nn.Module):
             config.feature_size, size, boxes=config.boxes, eps=eps, dropout=described.hidden_dropout_prob
         )
         self.kind = nn.Parameter(torch.zeros(size))
+        self._tag_tokens = tokens_of_tags(config.tags, tokenizer) if tokenizer is not None and config.tags else []
         self.pooler = nn.Linear(size, size)
         self.head = nn.Linear(size, 1)
 
@@ -190,8 +191,13 @@ class CrossEncoder(CandidateMethods, nn.Module):
 
     @property
     def feature_size(self) -> int:
-        """Width of a region's feature, with its box if the model reads boxes."""
-        return self.config.feature_size + (BOX if self.config.boxes else 0)
+        """Width of a region's feature, with its box and a tag if the model reads them."""
+        return self.config.feature_size + (BOX if self.config.boxes else 0) + (1 if self.config.tags else 0)
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags of images that it knows; a value behind each region is the number of one, or -1."""
+        return self.config.tags
 
     @property
     def reads_boxes(self) -> bool:
@@ -237,17 +243,46 @@ class CrossEncoder(CandidateMethods, nn.Module):
         padding = ~mask[:, tokens.shape[1] :, None]
         regions = regions.to(self.kind.dtype).masked_fill(padding, 0)  # padding may hold anything
         words = self.transformer.embeddings(input_ids=tokens)  # (B, L, H)
+        if self.config.tags:
+            numbers, regions = regions[..., -1].masked_fill(padding.squeeze(2), -1), regions[..., :-1]
+            tagged, tag_mask = self._second_segment(numbers, mask[:, : tokens.shape[1]].sum(1))
+            words = torch.cat((words, tagged), dim=1)
+            mask = torch.cat((mask[:, : tokens.shape[1]], tag_mask, mask[:, tokens.shape[1] :]), dim=1)
         states = torch.cat((words, self.regions(regions, self.kind)), dim=1)
         barrier = torch.zeros_like(mask, dtype=states.dtype).masked_fill(~mask, torch.finfo(states.dtype).min)
         states = self.transformer.encoder(states, attention_mask=barrier[:, None, None, :]).last_hidden_state
         return self.head(torch.tanh(self.pooler(states[:, 0]))).squeeze(1)
 
+    def _second_segment(self, numbers: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the embeddings ``(B, T, H)`` of the tags of images, behind their texts, and which are valid.
+
+        A tag that an image has twice is read once, and what the position table does not reach is cut.
+        """
+        rows, known = [], self._tag_tokens
+        for listed, length in zip(numbers.tolist(), lengths.tolist(), strict=True):
+            distinct = dict.fromkeys(int(number) for number in listed if number >= 0)
+            if distinct and max(distinct) >= len(known):
+                raise InputError(f"tag {max(distinct)} of an image: the model knows {len(known)} tags")
+            found = [token for number in distinct for token in known[number]]
+            rows.append(found[: max(0, self.max_tokens - length)])
+        longest = max(map(len, rows))
+        ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows], dtype=torch.int64).to(numbers.device)
+        counts = torch.tensor([len(row) for row in rows], device=numbers.device)
+        places = lengths.to(numbers.device)[:, None] + torch.arange(longest, device=numbers.device)
+        places = self._first_position + places.clamp(max=self.max_tokens - 1)
+        types = torch.full_like(ids, min(1, self.transformer.config.type_vocab_size - 1))
+        words: Tensor = self.transformer.embeddings(input_ids=ids, token_type_ids=types, position_ids=places)
+        return words, _mask(ids, counts)
+
+    @property
+    def _first_position(self) -> int:
+        config = self.transformer.config
+        return 0 if config.model_type == "bert" else (config.pad_token_id or 0) + 1
+
     @property
     def max_tokens(self) -> int:
         """Maximum number of tokens of a text, from the position table."""
-        config = self.transformer.config
-        offset = 0 if config.model_type == "bert" else (config.pad_token_id or 0) + 1
-        return int(config.max_position_embeddings) - offset
+        return int(self.transformer.config.max_position_embeddings) - self._first_position
 
     def score_candidates(
         self,
@@ -333,6 +368,16 @@ class CrossEncoder(CandidateMethods, nn.Module):
         from vse.models.storage import fingerprint
 
         return fingerprint(self)
+
+
+def tokens_of_tags(tags: Sequence[str], tokenizer: TextTokenizer) -> list[list[int]]:
+    """Return the tokens of each tag, without those that begin and end a text, and without unknown words."""
+    batch = tokenizer.encode(tokenizer.respell(tags))
+    special = {tokenizer.start_id, tokenizer.end_id, tokenizer.pad_id, tokenizer.unk_id}
+    return [
+        [token for token in row[:length].tolist() if token not in special]
+        for row, length in zip(batch.tokens, batch.lengths.tolist(), strict=True)
+    ]
 
 
 def _mask(elements: Tensor, lengths: Tensor | None) -> Tensor:

@@ -197,8 +197,7 @@ class TrainingPairs:
             return rows.stored(sources), None
         kept = self._kept(epoch, samples, count)
         lengths = kept.sum(axis=1)
-        dtype = rows.array.dtype if rows.boxes is None else np.float32
-        images = np.zeros((len(samples), int(lengths.max()), rows.dim), dtype=dtype)
+        images = np.zeros((len(samples), int(lengths.max()), rows.dim), dtype=rows.dtype)
         for image, source, chosen, length in zip(images, sources, kept, lengths, strict=True):
             image[:length] = rows.stored(source)[chosen]
         return images, lengths

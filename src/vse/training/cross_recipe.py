@@ -20,6 +20,7 @@ class CrossRecipe(Table):
         kind: ``cross``.
         feature_size: width of a region's feature, without its box.
         boxes: read the boxes of a feature store of regions.
+        tags: read the tags of a feature store, and give them to the transformer as a second segment.
         pretrained_bert: a BERT, from whose weights it starts, and whose tokenizer it uses.
         layers: keep that many of its layers.
         architecture: of a BERT with random weights in place of ``pretrained_bert``, such as ``hidden_size``; its words
@@ -30,6 +31,7 @@ class CrossRecipe(Table):
     kind: Literal["cross"] = "cross"
     feature_size: Annotated[int, Field(ge=1, le=LARGEST)] = 2048
     boxes: bool = False
+    tags: bool = False
     pretrained_bert: str | None = None
     layers: Annotated[int, Field(ge=1, le=LARGEST)] | None = None
     architecture: dict[str, Any] = Field(default_factory=dict)
@@ -56,6 +58,8 @@ class CrossRecipe(Table):
         """Raise ValueError for other parts of a recipe that the model does not go with."""
         if recipe.run.compile:
             raise ValueError('run.compile is for towers of vectors: leave it out for model.kind "cross"')
+        if self.tags and recipe.data.features is None:
+            raise ValueError("model.tags needs data.features: a store of 'vse features' with tags.jsonl inside")
         if self.boxes and recipe.data.features is None:
             raise ValueError("model.boxes needs data.features: a store of regions of 'vse features' has their boxes")
 

@@ -53,7 +53,12 @@ class Splits:
             "dev": _split_identity(self.dev, stored=self.store is not None),
             "features": None if self.store is None else self.store.header.fingerprint,
             **({} if self.graphs is None else {"graphs": self.graphs.digest()}),
+            **({"tags": self._tags()} if getattr(self.train.images, "tags", None) is not None else {}),
         }
+
+    def _tags(self) -> str | None:
+        tags = None if self.store is None else json.dumps(self.store.tags, sort_keys=True)
+        return None if tags is None else hashlib.sha256(tags.encode()).hexdigest()[:16]
 
 
 def open_splits(recipe: Recipe) -> Splits:
@@ -112,8 +117,10 @@ def open_split(recipe: Recipe, split: str, store: FeatureStore | None = None) ->
     if model.item_input == "frames" and found.kind != VIDEOS:
         raise InputError(f"{data.path}: layout {found.layout!r} holds images, and the model takes frames of videos")
     store = store or _store(recipe)
-    boxes = bool(getattr(model, "boxes", False))
-    return found if store is None else attach(found, store, on_bad="drop", boxes=boxes)
+    if store is None:
+        return found
+    tags = store.tag_names() if getattr(model, "tags", False) else ()
+    return attach(found, store, on_bad="drop", boxes=bool(getattr(model, "boxes", False)), tags=tags)
 
 
 def _store(recipe: Recipe) -> FeatureStore | None:

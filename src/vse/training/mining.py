@@ -206,7 +206,7 @@ def _wrong(scores: DotScores, right: Positives, numbers: Numbers, depth: int) ->
 
 
 def _view(recipe: Recipe, data: CaptionedImages, model: Any, source: str) -> Any:
-    """Return the images of a split as the first stage reads them: the same features without boxes, or files."""
+    """Return the images of a split as the first stage reads them: the same features alone, or files."""
     if model.capabilities.images:
         opened = open_data(
             recipe.data.path, data.split, layout=recipe.data.layout, images=recipe.data.images, use="files"
@@ -214,8 +214,8 @@ def _view(recipe: Recipe, data: CaptionedImages, model: Any, source: str) -> Any
         files = dict(zip(opened.images.ids, range(len(opened.images)), strict=True))
         return [opened.images[files[name]] for name in data.images.ids]
     images = data.images
-    if isinstance(images, FeatureRows) and images.boxes is not None:
-        images = replace(images, boxes=None)
+    if isinstance(images, FeatureRows) and images.dim > images.array.shape[-1]:
+        images = replace(images, boxes=None, tags=None)
     if images.feature_size != model.feature_size:
         raise InputError(
             f"loss.first_stage {source}: it takes features of {model.feature_size} values, and the data has "

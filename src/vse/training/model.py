@@ -26,6 +26,7 @@ from vse.models.system_config import CONCEPTUAL
 from vse.models.vse_model import VSEModel
 from vse.systems.concepts import Concepts
 from vse.systems.registry import fill_concepts
+from vse.training.cross_recipe import CrossRecipe
 from vse.training.data import Splits
 from vse.training.keyed import Purpose, keyed_seed
 from vse.training.model_recipe import DualImageRecipe, ModelRecipe
@@ -56,6 +57,8 @@ def build_model(recipe: Recipe, tokenizer: TextTokenizer, splits: Splits, name: 
         return dual.double() if recipe.run.precision == "fp64" else dual
     config = wanted.config(tokenizer.vocab_size, about, frame_backbone_of(splits.train.images))
     config, concepts = _with_concepts(config, tokenizer, splits)
+    if isinstance(wanted, CrossRecipe) and wanted.tags and splits.store is not None:
+        config = config.model_copy(update={"tags": splits.store.tag_names()})
     with _drawn_from(recipe):
         model = create_model(config, tokenizer, pretrained=wanted.pretrained and wanted.start is None, training=True)
     if concepts is not None:
