@@ -219,6 +219,8 @@ def test_milvus_killed_while_it_creates_a_collection_is_repeated(
         for each in asked:
             found = milvus_operations.run(folder=place, **each)
             assert found == DONE, f"{kind} at {at} ({status}), {each}: {milvus_operations.errors.read_text()}"
+        left = [path.name for path in (place / "collections").iterdir() if not (path / "schema.json").exists()]
+        assert not left, f"{kind} at {at}: Milvus Lite neither lists nor replaces these"
         shutil.rmtree(place)
 
 
