@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, model_serializer, model_validator
 
 from vse._util.strict import Strict, parse
 from vse.inputs.regions import LARGEST as MOST_REGIONS
-from vse.models.pair_options import System, read_options
+from vse.models.pair_options import System, check_sets, read_options, without_pooling
 from vse.models.system_config import LAST, SystemConfig
 
 if TYPE_CHECKING:
@@ -348,10 +348,6 @@ class CrossConfig(Strict):
         return {key: value for key, value in plain.items() if key != "tags" or value}
 
 
-UNPOOLED = "none"
-"""The pooling of a side whose elements are compared one by one."""
-
-
 class PairConfig(ModelConfig):
     """Two encoders of sets, whose elements have ``embed_size`` dimensions, and a system that scores pairs of sets.
 
@@ -373,26 +369,6 @@ class PairConfig(ModelConfig):
         check_sets(self.image, self.text)
         object.__setattr__(self, "options", read_options(self.system, self.options).model_dump())
         return self
-
-
-def without_pooling(value: Any) -> Any:
-    """Fill in the pooling of both sides of a model that pools nothing, where a table leaves it out."""
-    if not isinstance(value, dict):
-        return value
-    sides = {side: value[side] for side in ("image", "text") if isinstance(value.get(side), dict)}
-    return value | {side: {"pooling": UNPOOLED, **table} for side, table in sides.items()}
-
-
-def check_sets(image: Any, text: Any) -> None:
-    """Raise ValueError for encoders whose elements a system of pairs cannot compare."""
-    for side, config, kinds in (("image", image, ("region", "grid")), ("text", text, ("bigru",))):
-        if config.kind not in kinds:
-            raise ValueError(f'{side}.kind is "{config.kind}": a system of pairs takes {" or ".join(kinds)}')
-        if config.pooling.name != UNPOOLED:
-            raise ValueError(
-                f'{side}.pooling is "{config.pooling.name}": a system of pairs compares elements and pools none of '
-                f'them, set it to "{UNPOOLED}"'
-            )
 
 
 AnyConfig: TypeAlias = ModelConfig | PairConfig | HGRConfig | CrossConfig

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vse.errors import InputError
-from vse.models.config import UNPOOLED, CrossConfig, HGRConfig, PairConfig
+from vse.models.config import CrossConfig, HGRConfig, PairConfig
 from vse.models.curves import PoolingCurve, Tower
+from vse.models.pair_options import UNPOOLED
 from vse.pooling import GeMPool, RankPooling
 
 if TYPE_CHECKING:

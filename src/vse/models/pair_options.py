@@ -1,4 +1,4 @@
-"""The options of the systems that score pairs of sets: SCAN, IMRAM and CAAN. No torch."""
+"""The options of the systems that score pairs of sets (SCAN, IMRAM, CAAN), and what their encoders may be. No torch."""
 
 from __future__ import annotations
 
@@ -99,3 +99,27 @@ def system_label(system: System, options: Mapping[str, Any]) -> str:
     variant = {"scan": "direction", "imram": "mode", "caan": "intra"}[system]
     chosen = getattr(read_options(system, options), variant)
     return system.upper() if chosen == "semantic" else f"{system.upper()} {chosen}"
+
+
+UNPOOLED = "none"
+"""The pooling of a side whose elements are compared one by one."""
+
+
+def without_pooling(value: Any) -> Any:
+    """Fill in the pooling of both sides of a model that pools nothing, where a table leaves it out."""
+    if not isinstance(value, dict):
+        return value
+    sides = {side: value[side] for side in ("image", "text") if isinstance(value.get(side), dict)}
+    return value | {side: {"pooling": UNPOOLED, **table} for side, table in sides.items()}
+
+
+def check_sets(image: Any, text: Any) -> None:
+    """Raise ValueError for encoders whose elements a system of pairs cannot compare."""
+    for side, config, kinds in (("image", image, ("region", "grid")), ("text", text, ("bigru",))):
+        if config.kind not in kinds:
+            raise ValueError(f'{side}.kind is "{config.kind}": a system of pairs takes {" or ".join(kinds)}')
+        if config.pooling.name != UNPOOLED:
+            raise ValueError(
+                f'{side}.pooling is "{config.pooling.name}": a system of pairs compares elements and pools none of '
+                f'them, set it to "{UNPOOLED}"'
+            )

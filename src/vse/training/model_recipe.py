@@ -13,7 +13,6 @@ from vse.models.config import (
     ATTENTION,
     LARGEST,
     OWN,
-    UNPOOLED,
     About,
     BiGRUConfig,
     CharactersConfig,
@@ -30,10 +29,8 @@ from vse.models.config import (
     TextConfig,
     TransformerConfig,
     WordsConfig,
-    check_sets,
-    without_pooling,
 )
-from vse.models.pair_options import System, read_options
+from vse.models.pair_options import UNPOOLED, System, check_sets, read_options, without_pooling
 from vse.models.system_config import LAST, SystemConfig
 from vse.pooling import pooling_builder
 from vse.systems.registry import check_recipe, check_towers

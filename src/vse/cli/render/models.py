@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from vse.models.card import NOT_RECORDED, describe_preprocessing, describe_tokenizer
-from vse.models.config import UNPOOLED
 from vse.models.curves import ASCII_BARS, BARS, CURVES_FILE
+from vse.models.pair_options import UNPOOLED
 
 if TYPE_CHECKING:
     from rich.console import Console
