@@ -50,7 +50,7 @@ photo: setup  ## retrain the bundled photo model and replace it (DATA=the Flickr
 	@$(BIN)/python benchmarks/everyday.py src/vse/models/shipped/photo --data "$$VSE_COCO"
 
 test: setup browser lint  ## lint, then run the tests (PYTEST_ARGS="-k name" selects, WORKERS=0 uses one process)
-	@$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 lint: setup  ## check style, types and the direction of imports
 	@$(BIN)/ruff check .

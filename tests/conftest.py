@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,10 @@ from hypothesis import settings
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # each worker has a core; threads of torch would wait for each other
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Where the tests run in the background of a script, SIGINT is ignored, and by every process that they start, too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 

@@ -77,7 +77,7 @@ def test_folded_norms_keep_the_cells_of_the_backbone():
     """Cells before, folded, and of the saved network, whose norms add a bias only; also the whole network's."""
     model = photo_model.build(None).eval()
     towers = photo_model.Towers(model)
-    pixels = torch.randn(2, 3, 260, 260)
+    pixels = torch.randn(2, 3, 96, 96)
     net = towers.net
     with torch.no_grad():
         maps = net.bn1(net.conv_stem(pixels))
