@@ -3,7 +3,7 @@
 float32 is searched by FAISS where it lies. float16 is copied block by block into a FAISS index, which converts it in
 registers, and int8 is converted by NumPy block by block: in memory they take about 1.2 and 1.9 times as long, and they
 read half and a quarter of the bytes. No decoded copy of the matrix exists at any time. A file that is too large for the
-memory is read in small parts, and every score is computed.
+memory is read in small parts, and every score is computed, of float16 by the same index.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SMALL = 32_768
 """Up to this many rows all scores are computed: loading FAISS would take longer."""
 SCAN_BLOCK = 16_384
 """Rows of float16 or int8 that are searched at a time."""
-PART_BYTES = 65_536
+PART_BYTES = 262_144
 """Read at a time from a file that is not in memory: less than the processor's cache."""
 
 
@@ -71,8 +71,9 @@ def _from_file(matrix: StoredRows, query: Vectors, k: int, allowed: NDArray[np.b
     if count <= k:
         return np.arange(count)
     scores = np.empty(len(matrix), np.float32)
+    half = _half_index(matrix.shape[1]) if matrix.dtype == np.float16 else None
     for start, part in matrix.parts(PART_BYTES):
-        scores[start : start + len(part)] = _scores(part, query)
+        scores[start : start + len(part)] = _scores(part, query) if half is None else _half_scores(half, part, query)
     if allowed is not None:
         scores[~allowed] = -np.inf
     last = np.partition(scores, len(scores) - k)[len(scores) - k]
@@ -104,12 +105,22 @@ def _best(matrix: Rows, query: Vectors, k: int, allowed: NDArray[np.bool_] | Non
 
 def _best_half(block: Rows, query: Vectors, k: int, allowed: NDArray[np.bool_] | None) -> tuple[Scores, Numbers]:
     index = _half_index(block.shape[1])
-    index.reset()
     index.add_sa_codes(np.ascontiguousarray(block).view(np.uint8))
     parameters = None if allowed is None else library().SearchParameters(sel=selector(allowed))
     scores, rows = index.search(query[None], min(k, len(block)), params=parameters)
     found = rows[0] >= 0
     return scores[0][found], rows[0][found]
+
+
+def _half_scores(index: Any, block: Rows, query: Vectors) -> Scores:
+    """Return the scores of all rows of float16, several times as fast as NumPy, which converts them one by one."""
+    index.reset()
+    index.add_sa_codes(block.view(np.uint8))
+    found, rows = index.search(query[None], len(block))
+    scores = np.full(len(block), -np.inf, np.float32)
+    known = rows[0] >= 0  # what is not a number has no row
+    scores[rows[0][known]] = found[0][known]
+    return scores
 
 
 def _half_index(dimensions: int) -> Any:
