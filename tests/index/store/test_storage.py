@@ -189,6 +189,21 @@ def test_inverted_lists_reach_their_recall_on_clusters(
     assert approximate.load(path, len(vectors) + 1, 160) is None
 
 
+def test_narrow_vectors_get_lists_without_projection_in_silence(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """FAISS itself would print that it has few training rows for each list."""
+    vectors = clustered(2000, 32, seed=5)
+    (tmp_path / "vectors").write_bytes(vectors.tobytes())
+    file = VectorFile(tmp_path / "vectors", len(vectors), VectorFormat(32, "float32"), sums_of(vectors))
+    approximate.build("ivfpq", file, tmp_path / "items.ivfpq")
+    index = approximate.load(tmp_path / "items.ivfpq", len(vectors), 32)
+    queries = clustered(6, 32, seed=6)
+    proposed = [approximate.propose(index, query, None) for query in queries]
+    assert recall(proposed, vectors, queries) >= approximate.RECALL
+    assert capfd.readouterr() == ("", "")
+
+
 def test_several_threads_fill_the_same_lists(
     lists: tuple[Path, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -120,16 +120,19 @@ def _samples(vectors: VectorFile, count: int, per_block: int = 4) -> Iterator[Ve
 def _train(index: Any, vectors: VectorFile, count: int) -> None:
     """Train codes and lists on a sample; a projection is trained first, and applied while the sample is read."""
     faiss = library()
-    if not isinstance(index, faiss.IndexPreTransform):
+    if isinstance(index, faiss.IndexHNSW):
         index.train(_sample(vectors, count))
         return
-    projection = faiss.downcast_VectorTransform(index.chain.at(0))
-    projection.train(_sample(vectors, TRAINING_ROWS))
-    lists = faiss.downcast_index(index.index)
+    projection, lists = None, index
+    if isinstance(index, faiss.IndexPreTransform):
+        projection, lists = faiss.downcast_VectorTransform(index.chain.at(0)), faiss.downcast_index(index.index)
+        projection.train(_sample(vectors, TRAINING_ROWS))
     for clustering in (lists.cp, lists.pq.cp):
         clustering.niter, clustering.min_points_per_centroid = ITERATIONS, 1  # FAISS would warn below 39
     lists.pq.cp.max_points_per_centroid = POINTS_PER_CODE
-    lists.train(np.concatenate([projection.apply(rows) for rows in _samples(vectors, count)]))
+    lists.train(
+        np.concatenate([rows if projection is None else projection.apply(rows) for rows in _samples(vectors, count)])
+    )
     index.is_trained = True
 
 
