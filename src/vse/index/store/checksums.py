@@ -36,8 +36,8 @@ READ_BYTES = 4 * 2**20
 MAX_READ_BYTES = max(512 * 2**20, available_memory() // 8)
 """Up to here a file stays in memory: an eighth of it, and at least 260,000 vectors of 512 dimensions in float32.
 
-Larger files are read in parts, which makes a scan two or three times as long. Nothing is mapped: a page that vanishes while it
-is used would end the process.
+Larger files are read in parts, which makes a scan two or three times as long. Nothing is mapped: a page that vanishes
+while it is used would end the process.
 """
 LARGEST_COSINE = 1.01
 """A score above this is no rounding error: a vector is damaged."""
