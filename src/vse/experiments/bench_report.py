@@ -34,6 +34,7 @@ HEADS = (
     "scoring, s per 10⁶ pairs",
 )
 PLOT = "quality.png"
+LINE = 11.0  # height of a name in the plot, in points
 
 
 @dataclass(frozen=True)
@@ -247,8 +248,6 @@ def _plot_costs(axis: Any, rows: Sequence[SystemRow], costs: Sequence[float], la
         colour = COLOURS[place % len(COLOURS)]
         axis.plot([at, at], [low, high], color=colour, linewidth=1, alpha=0.6)
         axis.plot([at], [row.rsum], "o", color=colour, markersize=6)
-        shift = (7, 4)
-        axis.annotate(row.label, (at, row.rsum), textcoords="offset points", xytext=shift, color=INK, fontsize=9)
     axis.set_xscale("log")
     ticker: Any = require("matplotlib.ticker", extra="plot", purpose="the plots of an experiment")
     axis.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))  # 100, not a power of ten
@@ -257,3 +256,19 @@ def _plot_costs(axis: Any, rows: Sequence[SystemRow], costs: Sequence[float], la
     axis.margins(x=0.16)
     axis.set_xlabel(label, color=INK)
     axis.grid(color=GRID)
+    _label(axis, [(row.label, max(cost, 1e-6), row.rsum) for row, cost in zip(rows, costs, strict=True)])
+
+
+def _label(axis: Any, points: Sequence[tuple[str, float, float]]) -> None:
+    """Write a name beside each point, from the lowest up, each above those that it would cover."""
+    axis.figure.draw_without_rendering()  # fixes limits and sizes
+    taken: list[tuple[float, float, float]] = []  # left, right, bottom
+    for name, x, y in sorted(points, key=lambda point: point[2]):
+        left, bottom = axis.transData.transform((x, y)) * 72 / axis.figure.dpi + (7, -3)
+        start, right = bottom, left + 5.5 * len(name)
+        for other_left, other_right, other_bottom in sorted(taken, key=lambda each: each[2]):
+            if left < other_right and other_left < right and abs(bottom - other_bottom) < LINE:
+                bottom = other_bottom + LINE
+        taken.append((left, right, bottom))
+        shift = (7, bottom - start - 3)
+        axis.annotate(name, (x, y), textcoords="offset points", xytext=shift, color=INK, fontsize=9)
