@@ -162,8 +162,10 @@ def draw(found: dict, figure: str, within: float, path: Path) -> None:
     equal = equal_point(points, figure, within)
     plot, axes = plt.subplots(figsize=(6, 3.6))
     axes.plot([p["milliseconds"] for p in points], [p[figure] for p in points], marker="o", color="#1d4ed8")
-    for point in points:
-        axes.annotate(f"K={point['depth']}", (point["milliseconds"], point[figure]), (3, -11), **NEAR)
+    for number, point in enumerate(points):  # below and above in turns: the first ones are near each other
+        axes.annotate(
+            f"K={point['depth']}", (point["milliseconds"], point[figure]), (4, 8) if number % 2 else (4, -14), **NEAR
+        )
     name = "full ranking" if found["full_ranking"] else f"K={points[-1]['depth']}"
     axes.axhline(points[-1][figure], linestyle=":", color="#666666")
     axes.axhline(points[0][figure], linestyle="--", color="#999999", linewidth=0.8)

@@ -262,10 +262,11 @@ def _plot_costs(axis: Any, rows: Sequence[SystemRow], costs: Sequence[float], la
 def _label(axis: Any, points: Sequence[tuple[str, float, float]]) -> None:
     """Write a name beside each point, from the lowest up, each above those that it would cover."""
     axis.figure.draw_without_rendering()  # fixes limits and sizes
-    taken: list[tuple[float, float, float]] = []  # left, right, bottom
-    for name, x, y in sorted(points, key=lambda point: point[2]):
-        left, bottom = axis.transData.transform((x, y)) * 72 / axis.figure.dpi + (7, -3)
-        start, right = bottom, left + 5.5 * len(name)
+    places = [axis.transData.transform((x, y)) * 72 / axis.figure.dpi for _, x, y in points]
+    taken = [(x - 4, x + 4, y - 4) for x, y in places]  # left, right, bottom: of points, then of names as well
+    for (name, x, y), place in sorted(zip(points, places, strict=True), key=lambda each: each[0][2]):
+        left, bottom = place[0] + 7, place[1] - 3
+        start, right = bottom, left + 6.5 * len(name)
         for other_left, other_right, other_bottom in sorted(taken, key=lambda each: each[2]):
             if left < other_right and other_left < right and abs(bottom - other_bottom) < LINE:
                 bottom = other_bottom + LINE
